@@ -1,0 +1,54 @@
+package serde
+
+import (
+	"errors"
+
+	"github.com/tidegate/tidegate/record"
+)
+
+// Nullable makes Kafka's null a value of the Go type: a missing Opt is null in
+// the topic, and a null record reaches user functions as a missing Opt. The
+// bytes of a present value are those of s, so the fingerprint is that of s.
+func Nullable[T any](s Serde[T]) Serde[record.Opt[T]] { return nullable[T]{s} }
+
+type nullable[T any] struct{ in Serde[T] }
+
+var errNullEncoded = errors.New("a missing value has no encoding: it is written as Kafka's null, which a key in a store, or a part of a composed key, cannot be")
+
+func (s nullable[T]) Append(dst []byte, v record.Opt[T]) ([]byte, error) {
+	x, ok := v.Get()
+	if !ok {
+		return dst, errNullEncoded
+	}
+	return s.in.Append(dst, x)
+}
+
+func (s nullable[T]) Decode(b []byte) (record.Opt[T], error) {
+	x, err := s.in.Decode(b)
+	if err != nil {
+		return record.None[T](), err
+	}
+	return record.Some(x), nil
+}
+
+func (s nullable[T]) Fingerprint() string          { return s.in.Fingerprint() }
+func (s nullable[T]) Accepts(fp string) bool       { return Accepts(s.in, fp) }
+func (s nullable[T]) IsNull(v record.Opt[T]) bool  { return !v.IsSome() }
+func (s nullable[T]) Null() record.Opt[T]          { return record.None[T]() }
+func (s nullable[T]) aliases() bool                { return CloneFunc(s.in) != nil }
+func (s nullable[T]) PartitionKey(b []byte) []byte { return partitionKey(s.in, b) }
+
+func (s nullable[T]) Clone(v record.Opt[T]) record.Opt[T] {
+	x, ok := v.Get()
+	if clone := CloneFunc(s.in); ok && clone != nil {
+		return record.Some(clone(x))
+	}
+	return v
+}
+
+func partitionKey[T any](s Serde[T], b []byte) []byte {
+	if p, ok := s.(PartitionKeyer); ok {
+		return p.PartitionKey(b)
+	}
+	return b
+}

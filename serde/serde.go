@@ -1,0 +1,64 @@
+package serde
+
+// Serde serialises values of type T. Implementations are stateless and safe
+// for concurrent use: one value serves all tasks.
+type Serde[T any] interface {
+	// Append appends the encoding of v to dst and returns the extended slice.
+	// It must not keep dst or v.
+	Append(dst []byte, v T) ([]byte, error)
+	// Decode returns the value that b encodes. b is never null (nil), but may
+	// be empty; it is valid only during the call, unless the serde implements
+	// [Cloner].
+	Decode(b []byte) (T, error)
+	// Fingerprint names the format. It is stored in every checkpoint.
+	Fingerprint() string
+}
+
+// Evolver is implemented by a serde that can read what an earlier serde wrote.
+type Evolver interface {
+	// Accepts reports whether bytes written by a serde with that fingerprint
+	// can be decoded.
+	Accepts(fingerprint string) bool
+}
+
+// Cloner is implemented by a serde whose decoded values alias the decoded
+// bytes. Whoever keeps such a value longer than the bytes keeps a clone.
+type Cloner[T any] interface {
+	Clone(v T) T
+}
+
+// NullSerde is implemented by a serde whose Go type has a null of its own.
+type NullSerde[T any] interface {
+	IsNull(v T) bool
+	Null() T
+}
+
+// PartitionKeyer is implemented by a key serde of which only a part decides
+// the partition: a windowed key goes where its inner key goes, as with Kafka
+// Streams' WindowedStreamPartitioner.
+type PartitionKeyer interface {
+	// PartitionKey returns the part of an encoded key that is hashed.
+	PartitionKey(encoded []byte) []byte
+}
+
+// CloneFunc returns the clone function of s, or nil when decoded values of s
+// do not alias the bytes they were decoded from.
+func CloneFunc[T any](s Serde[T]) func(T) T {
+	c, ok := s.(Cloner[T])
+	if !ok {
+		return nil
+	}
+	if a, ok := s.(interface{ aliases() bool }); ok && !a.aliases() {
+		return nil
+	}
+	return c.Clone
+}
+
+// Accepts reports whether s reads what a serde with that fingerprint wrote.
+func Accepts[T any](s Serde[T], fingerprint string) bool {
+	if s.Fingerprint() == fingerprint {
+		return true
+	}
+	e, ok := s.(Evolver)
+	return ok && e.Accepts(fingerprint)
+}
