@@ -1,0 +1,90 @@
+# Commands of the project. `make` alone prints this list.
+#
+# Nothing here installs anything on the system: binaries of tools go to ./bin,
+# broker jars to the user's cache folder, and every server that a target starts
+# listens on 127.0.0.1 and is stopped by it. `.ci/run` is what installs packages.
+
+# Some images pin the local toolchain; the language version of go.mod decides here.
+export GOTOOLCHAIN := go1.27.3+auto
+
+SHELL := /bin/bash
+GO    ?= go
+BIN   := $(CURDIR)/bin
+
+SEEDS    ?= 1000
+SEED     ?=
+MUTATE   ?=
+DURATION ?= 600s
+BREAK    ?=
+ARGS     ?=
+
+# Packages whose goroutines meet: these run a second time under the race detector.
+RACE_DIRS := barrier checkpoint internal/kafka rebalance runtime state tasks transactions
+RACE_PKGS := $(foreach d,$(RACE_DIRS),$(if $(wildcard $(d)/*.go),./$(d)/...))
+
+# All tests of real servers of one module share the machine: a few minutes when
+# everything is warm, more when the broker or versitygw must first be built.
+INTEGRATION_TIMEOUT ?= 20m
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit test-race test-integration lint vet sim crash bench image tools fmt clean
+
+help: ## print this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo '  sim:   SEEDS=$(SEEDS) SEED=one seed to replay MUTATE=all|R2|R3|…'
+	@echo '  crash: DURATION=$(DURATION) SEED=7 BREAK=commit-early|no-lineage|offsets-ahead'
+	@echo '  bench: ARGS="flags of integration/bench"'
+	@echo '  real servers: TIDEGATE_KAFKA_BROKERS, TIDEGATE_S3_ENDPOINT use running ones (loopback only);'
+	@echo '                TIDEGATE_KAFKA=docker|java takes one way of starting a broker only'
+
+demo: ## flights through two instances on an in-process broker, one of them killed
+	$(GO) run ./examples/flights
+
+test: test-unit test-race test-integration ## all tests: unit, race, in-process broker, real servers
+
+test-unit: ## unit tests and tests on the in-process broker
+	$(GO) test ./...
+
+test-race: ## the packages whose goroutines meet, under the race detector
+	$(GO) test -race $(RACE_PKGS)
+
+test-integration: ## tests on a real Kafka and a real S3 server, found or started
+	cd integration && $(GO) test -timeout $(INTEGRATION_TIMEOUT) ./...
+
+lint: vet $(BIN)/golangci-lint ## go vet and golangci-lint of every module, and formatting
+	@out="$$($(GO) fmt ./... && cd integration && $(GO) fmt ./...)"; \
+	  if [ -n "$$out" ]; then echo "not formatted (now they are):"; echo "$$out"; exit 1; fi
+	$(BIN)/golangci-lint run ./...
+	cd integration && $(BIN)/golangci-lint run --config ../.golangci.yml ./...
+
+vet: ## go vet of every module
+	$(GO) vet ./...
+	cd integration && $(GO) vet ./...
+
+sim: ## seeded simulation of the protocol's state machines
+	$(GO) run ./internal/sim/simrun -seeds $(SEEDS) -mutate "$(MUTATE)" -seed "$(SEED)"
+
+crash: ## real processes on real servers, killed at random, every output record checked
+	cd integration && $(GO) run ./crash -duration $(DURATION) -seed "$(SEED)" -break "$(BREAK)"
+
+bench: ## the count workload against the floor, on a real broker
+	cd integration && $(GO) run ./bench $(ARGS)
+
+image: ## docker image of the broker, built here where none can be pulled
+	scripts/kafka-image.sh
+
+tools: $(BIN)/golangci-lint $(BIN)/versitygw ## pinned tools of tools/go.mod, built into ./bin
+
+$(BIN)/golangci-lint: tools/go.mod tools/go.sum
+	cd tools && $(GO) build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/versitygw: tools/go.mod tools/go.sum
+	cd tools && $(GO) build -o $@ github.com/versity/versitygw/cmd/versitygw
+
+fmt: ## format every module (the gofmt of older releases rejects generic methods)
+	$(GO) fmt ./...
+	cd integration && $(GO) fmt ./...
+
+clean: ## remove what was built here; caches of Go and Maven stay
+	rm -rf bin .cache
