@@ -1,18 +1,20 @@
 package state
 
+import "github.com/tidegate/tidegate/serde"
+
 // KVStore is a typed key-value store (Kafka Streams' KeyValueStore with
 // caching, Flink's MapState): decoded values in the task's cache above one KV.
 // It belongs to the goroutine that owns the task.
 type KVStore[K, V any] struct {
 	t    *table[V]
-	ks   Serde[K]
+	ks   serde.Serde[K]
 	kbuf []byte
 }
 
 // NewKVStore returns a typed store over kv whose entries live in cache. The
 // name appears in errors.
 func NewKVStore[K, V any](
-	name string, kv KV, ks Serde[K], vs Serde[V], cache *Cache, opts ...StoreOption,
+	name string, kv KV, ks serde.Serde[K], vs serde.Serde[V], cache *Cache, opts ...StoreOption,
 ) *KVStore[K, V] {
 	return &KVStore[K, V]{t: newTable(name, kv, vs, cache, opts), ks: ks}
 }
@@ -123,7 +125,7 @@ func (s *KVStore[K, V]) key(k K) ([]byte, error) {
 // (serde.Bytes) is valid until the next call of Next.
 type KVIterator[K, V any] struct {
 	t   *table[V]
-	ks  Serde[K]
+	ks  serde.Serde[K]
 	it  Iterator
 	k   K
 	v   V

@@ -19,27 +19,16 @@ const (
 	shapeString
 	// shapeBytes: []byte itself, which may alias a fetch buffer.
 	shapeBytes
-	// shapeAlias: the serde's Decode says that its values alias the input.
-	shapeAlias
 )
 
-func shapeOf[V any](vs Serde[V]) shape {
-	if a, ok := any(vs).(interface{ Aliases() bool }); ok && a.Aliases() {
-		if _, ok := any((*V)(nil)).(*[]byte); ok {
-			return shapeBytes
-		}
-		return shapeAlias
-	}
-	typ := reflect.TypeFor[V]()
-	switch {
+func shapeOf[V any]() shape {
+	switch typ := reflect.TypeFor[V](); {
 	case typ.Kind() == reflect.String:
 		return shapeString
-	case isPlain(typ):
-		return shapePlain
 	case typ == reflect.TypeFor[[]byte]():
 		return shapeBytes
-	case typ.Kind() == reflect.Slice && typ.Elem().Kind() == reflect.Uint8:
-		return shapeAlias // a named byte slice: cloned through its serde
+	case isPlain(typ):
+		return shapePlain
 	}
 	return shapeOther
 }
@@ -64,29 +53,24 @@ func isPlain(t reflect.Type) bool {
 
 // decode makes a value that shares no memory with b.
 func (t *table[V]) decode(b []byte) (V, error) {
-	if t.shape != shapePlain && t.shape != shapeString {
-		// A serde may let its value alias the input, and the input is a buffer
-		// that is used again.
-		b = append(make([]byte, 0, len(b)), b...)
+	v, err := t.vs.Decode(b)
+	if err == nil && t.clone != nil {
+		v = t.clone(v)
 	}
-	return t.vs.Decode(b)
+	return v, err
 }
 
 // own returns v in memory that belongs to the store: a value that came from a
-// record may alias a fetch buffer.
-func (t *table[V]) own(v V) (V, error) {
-	switch t.shape {
-	case shapeBytes:
+// record may alias a fetch buffer, a byte slice whatever this store's serde is.
+func (t *table[V]) own(v V) V {
+	switch {
+	case t.clone != nil:
+		return t.clone(v)
+	case t.shape == shapeBytes:
 		b := any(&v).(*[]byte)
 		*b = bytes.Clone(*b)
-	case shapeAlias:
-		b, err := t.vs.Append(nil, v)
-		if err != nil {
-			return v, err
-		}
-		return t.vs.Decode(b)
 	}
-	return v, nil
+	return v
 }
 
 // sizeOf estimates the bytes that a value takes beside its own struct.
@@ -132,7 +116,7 @@ func (t *table[V]) charge(key, encoded int) int64 {
 
 // resize charges an entry for a value of another size.
 func (t *table[V]) resize(e *entry[V], encoded int) error {
-	if t.old {
+	if t.old && e.present {
 		encoded = len(e.enc)
 	}
 	size := t.charge(len(e.key), encoded)

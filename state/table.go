@@ -3,6 +3,8 @@ package state
 import (
 	"fmt"
 	"unsafe"
+
+	"github.com/tidegate/tidegate/serde"
 )
 
 const (
@@ -17,6 +19,8 @@ const (
 	measureEvery = 64
 	// maxFree bounds the entries kept for reuse, per store.
 	maxFree = 4096
+	// maxFreeBytes bounds the encoded value that such an entry may hold.
+	maxFreeBytes = 1024
 )
 
 // StoreOption changes how a typed store works.
@@ -34,12 +38,13 @@ type table[V any] struct {
 	name  string
 	kv    KV
 	batch Batch
-	vs    Serde[V]
+	vs    serde.Serde[V]
 	cache *Cache
 
 	shape shape
-	old   bool // entries keep enc; false for plain shapes, which need none
-	olds  bool // old values were asked for
+	clone func(V) V // nil where values never alias the bytes they came from
+	old   bool      // entries keep enc; false for plain shapes, which need none
+	olds  bool      // old values were asked for
 
 	entries map[string]*entry[V]
 	last    *entry[V] // the entry used last: a Put mostly follows its Get
@@ -47,7 +52,8 @@ type table[V any] struct {
 
 	dirty    []*entry[V] // in the order of becoming dirty; nil where written since
 	nDirty   int
-	buf      []byte // scratch for values
+	buf      []byte // scratch for values being written
+	loaded   []byte // scratch for a value being read
 	puts     int
 	meanSize int64 // of an encoded value, where the shape does not tell
 }
@@ -74,14 +80,15 @@ type group[V any] struct {
 	members []*entry[V]
 }
 
-func newTable[V any](name string, kv KV, vs Serde[V], cache *Cache, opts []StoreOption) *table[V] {
+func newTable[V any](name string, kv KV, vs serde.Serde[V], cache *Cache, opts []StoreOption) *table[V] {
 	var o storeOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
 	t := &table[V]{
 		name: name, kv: kv, batch: batchOf(kv), vs: vs, cache: cache,
-		shape:   shapeOf[V](vs),
+		shape:   shapeOf[V](),
+		clone:   serde.CloneFunc(vs),
 		entries: make(map[string]*entry[V]),
 	}
 	t.olds = o.old
@@ -124,7 +131,7 @@ func (t *table[V]) load(key []byte, g *group[V]) (*entry[V], error) {
 		}
 	}
 	if t.old {
-		t.buf = append(t.buf[:0], b...)
+		t.loaded = append(t.loaded[:0], b...)
 	}
 	e, err := t.insert(key, g, len(b))
 	if err != nil {
@@ -132,7 +139,7 @@ func (t *table[V]) load(key []byte, g *group[V]) (*entry[V], error) {
 	}
 	e.val, e.present, e.absent = v, ok, !ok
 	if t.old && ok {
-		e.enc = append(e.enc[:0], t.buf...)
+		e.enc = append(e.enc[:0], t.loaded...)
 	}
 	return e, nil
 }
@@ -140,12 +147,7 @@ func (t *table[V]) load(key []byte, g *group[V]) (*entry[V], error) {
 // insert adds an entry for key after making room for it.
 func (t *table[V]) insert(key []byte, g *group[V], encoded int) (*entry[V], error) {
 	size := t.charge(len(key), encoded)
-	// Write-back uses t.buf, whose content the caller may still need.
-	buf := t.buf
-	t.buf = nil
-	err := t.cache.shrink(size, -1)
-	t.buf = buf
-	if err != nil {
+	if err := t.cache.shrink(size, -1); err != nil {
 		return nil, err
 	}
 	var e *entry[V]
@@ -181,7 +183,7 @@ func (t *table[V]) drop(e *entry[V]) {
 		g.members[last] = nil
 		g.members = g.members[:last]
 	}
-	if len(t.free) < maxFree {
+	if len(t.free) < maxFree && cap(e.enc) <= maxFreeBytes {
 		*e = entry[V]{tab: t, enc: e.enc[:0]}
 		t.free = append(t.free, e)
 	}
@@ -189,27 +191,24 @@ func (t *table[V]) drop(e *entry[V]) {
 
 // put stores v for key; a missing entry is not read first.
 func (t *table[V]) put(key []byte, g *group[V], v V) error {
-	v, err := t.own(v)
-	if err != nil {
-		return t.fail("copy the value of", key, err)
+	v = t.own(v)
+	if t.old {
+		// Encode first: a value that cannot be encoded changes nothing.
+		b, err := t.vs.Append(t.loaded[:0], v)
+		if err != nil {
+			return t.fail("encode the value of", key, err)
+		}
+		t.loaded = b
 	}
 	e := t.find(key)
 	if e == nil {
+		var err error
 		if e, err = t.insert(key, g, t.sizeOf(v)); err != nil {
 			return err
 		}
 	}
-	return t.set(e, v)
-}
-
-// set makes v the value of an entry and the entry dirty.
-func (t *table[V]) set(e *entry[V], v V) error {
 	if t.old {
-		enc, err := t.vs.Append(e.enc[:0], v)
-		if err != nil {
-			return t.fail("encode the value of", []byte(e.key), err)
-		}
-		e.enc = enc
+		e.enc = append(e.enc[:0], t.loaded...)
 	}
 	e.val, e.present = v, true
 	t.mark(e)
@@ -219,6 +218,7 @@ func (t *table[V]) set(e *entry[V], v V) error {
 	return t.resize(e, t.sizeOf(v))
 }
 
+// del removes key; a missing entry is not read first.
 func (t *table[V]) del(key []byte, g *group[V]) error {
 	e := t.find(key)
 	if e == nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/tidegate/tidegate/serde"
 )
 
 // startSize is the length of a window start before a key.
@@ -17,21 +19,21 @@ const startSize = 8
 // one, their starts are known.
 type WindowStore[K, V any] struct {
 	t      *table[V]
-	ks     Serde[K]
+	ks     serde.Serde[K]
 	kbuf   []byte
 	groups map[int64]*group[V]
 	last   *group[V]
-	oldest int64 // no cached entry has a smaller start
+	oldest int64 // no window, cached or stored, begins before this
 }
 
 // NewWindowStore returns a typed window store over kv whose entries live in
 // cache. The name appears in errors.
 func NewWindowStore[K, V any](
-	name string, kv KV, ks Serde[K], vs Serde[V], cache *Cache, opts ...StoreOption,
+	name string, kv KV, ks serde.Serde[K], vs serde.Serde[V], cache *Cache, opts ...StoreOption,
 ) *WindowStore[K, V] {
 	return &WindowStore[K, V]{
 		t: newTable(name, kv, vs, cache, opts), ks: ks,
-		groups: make(map[int64]*group[V]), oldest: math.MaxInt64,
+		groups: make(map[int64]*group[V]), oldest: math.MinInt64,
 	}
 }
 
@@ -108,35 +110,61 @@ func (s *WindowStore[K, V]) Revert(k K, start int64) (bool, error) {
 }
 
 // ExpireBefore removes every window that begins before start: one range
-// deletion in the KV, and cached entries are dropped without being written.
+// deletion in the KV, and cached entries are dropped without being written. It
+// may be called for every record: where no window is that old it compares two
+// numbers.
 func (s *WindowStore[K, V]) ExpireBefore(start int64) error {
-	to := appendStart(nil, start)
-	if err := s.t.kv.DeleteRange(nil, to); err != nil {
-		return s.t.fail("expire windows", nil, err)
-	}
-	if s.oldest >= start {
+	if start <= s.oldest {
 		return nil
 	}
-	oldest := int64(math.MaxInt64)
-	for at, g := range s.groups {
-		if at >= start {
-			oldest = min(oldest, at)
-			continue
+	if s.oldest == math.MinInt64 {
+		// The first call of this store's life: see what an earlier one left.
+		if err := s.findOldest(); err != nil || start <= s.oldest {
+			return err
 		}
+	}
+	if err := s.t.kv.DeleteRange(nil, appendStart(nil, start)); err != nil {
+		return s.t.fail("expire windows", nil, err)
+	}
+	for _, at := range s.starts(math.MinInt64, start) {
+		g := s.groups[at]
 		for n := len(g.members); n > 0; n = len(g.members) {
 			s.t.drop(g.members[n-1])
 		}
 		s.forget(g)
 	}
+	return s.findOldest()
+}
+
+// findOldest sets oldest from what is stored and cached.
+func (s *WindowStore[K, V]) findOldest() error {
+	oldest := int64(math.MaxInt64)
+	for at := range s.groups {
+		oldest = min(oldest, at)
+	}
+	it := s.t.kv.Scan(nil, nil, false)
+	var err error
+	if it.Next() {
+		var at int64
+		if at, _, err = splitStart(it.Key()); err == nil {
+			oldest = min(oldest, at)
+		}
+	}
+	if err == nil {
+		err = it.Err()
+	}
+	if e := it.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return s.t.fail("look for the oldest window", nil, err)
+	}
 	s.oldest = oldest
 	return nil
 }
 
-// Scan iterates over the windows that begin in [from, to), by start and then
-// by serialised key, downwards if reverse. math.MinInt64 and math.MaxInt64 are
-// open bounds. Dirty entries of these windows are written first; see
-// [KVStore.Scan].
-func (s *WindowStore[K, V]) Scan(from, to int64, reverse bool) (*WindowIterator[K, V], error) {
+// starts lists the cached windows that begin in [from, to), in order.
+func (s *WindowStore[K, V]) starts(from, to int64) []int64 {
 	starts := make([]int64, 0, len(s.groups))
 	for at := range s.groups {
 		if at >= from && (at < to || to == math.MaxInt64) {
@@ -144,7 +172,15 @@ func (s *WindowStore[K, V]) Scan(from, to int64, reverse bool) (*WindowIterator[
 		}
 	}
 	slices.Sort(starts)
-	for _, at := range starts {
+	return starts
+}
+
+// Scan iterates over the windows that begin in [from, to), by start and then
+// by serialised key, downwards if reverse. math.MinInt64 and math.MaxInt64 are
+// open bounds. Dirty entries of these windows are written first; see
+// [KVStore.Scan].
+func (s *WindowStore[K, V]) Scan(from, to int64, reverse bool) (*WindowIterator[K, V], error) {
+	for _, at := range s.starts(from, to) {
 		if err := s.t.flushMembers(s.groups[at]); err != nil {
 			return nil, err
 		}
