@@ -1,0 +1,137 @@
+// Command floor moves the bytes of the count workload with nothing around
+// them: what a job on the same client library could reach at best.
+//
+// It fetches the input, re-keys each record modulo the number of keys and
+// produces it to a repartition topic; it fetches that topic, counts per key in
+// a Go map, and produces every update to the output topic. Sarama's
+// broker-level Fetch and AsyncProduce, batches built by hand, an idempotent
+// producer, no transaction, no offsets, no store, no recovery. It uses nothing
+// of tidegate's code.
+//
+// Input records have an 8-byte key and any value; output records have the
+// 8-byte big-endian key and the 8-byte big-endian running count. The topics
+// must exist, with as many partitions each. It runs until it is terminated or
+// its standard input ends.
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	brokers := flag.String("brokers", "127.0.0.1:9092", "Kafka bootstrap servers, separated by commas")
+	input := flag.String("input", "floor-input", "topic to read")
+	repartition := flag.String("repartition", "floor-repartition", "topic for the re-keyed records")
+	output := flag.String("output", "floor-output", "topic for the running counts")
+	keys := flag.Uint64("keys", 100_000, "number of keys after re-keying")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	go func() { // the parent holds our standard input open while it lives
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	if err := run(ctx, strings.Split(*brokers, ","), *input, *repartition, *output, *keys); err != nil && ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "floor:", err)
+		os.Exit(1)
+	}
+}
+
+// run moves records until ctx ends or something fails: the floor has no answer
+// to failures.
+func run(ctx context.Context, brokers []string, input, repartition, output string, keys uint64) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	kafka, err := connect(brokers)
+	if err != nil {
+		return err
+	}
+	rekeyed, err := kafka.newProducer(repartition, cancel)
+	if err != nil {
+		return err
+	}
+	counted, err := kafka.newProducer(output, cancel)
+	if err != nil {
+		return err
+	}
+	if len(rekeyed.parts) != len(counted.parts) {
+		return fmt.Errorf("topic %s has %d partitions and topic %s has %d: they must have as many", repartition, len(rekeyed.parts), output, len(counted.parts))
+	}
+	done := make(chan error, 2)
+	go func() { done <- kafka.each(ctx, input, rekeyer(rekeyed, keys), rekeyed.flush) }()
+	go func() { done <- kafka.each(ctx, repartition, counter(counted), counted.flush) }()
+	err = <-done
+	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
+		return cause
+	}
+	return err
+}
+
+// rekeyer returns the first stage: the value goes on under a new key.
+func rekeyer(to *producer, keys uint64) handler {
+	names := make([]byte, 8*keys) // every key once, so that none is allocated per record
+	parts := make([]int32, keys)
+	for k := range keys {
+		name := names[8*k : 8*k+8]
+		binary.BigEndian.PutUint64(name, k)
+		parts[k] = int32(murmur2(name)&0x7fffffff) % int32(len(to.parts))
+	}
+	return func(_ int32, key, value []byte) error {
+		if len(key) != 8 {
+			return fmt.Errorf("input key of %d bytes: want 8", len(key))
+		}
+		k := binary.BigEndian.Uint64(key) % keys
+		return to.add(parts[k], names[8*k:8*k+8], value)
+	}
+}
+
+// counter returns the second stage: a running count per key.
+func counter(to *producer) handler {
+	counts := make([]map[uint64]*uint64, len(to.parts))
+	for p := range counts {
+		counts[p] = map[uint64]*uint64{}
+	}
+	return func(partition int32, key, _ []byte) error {
+		k := binary.BigEndian.Uint64(key)
+		n := counts[partition][k]
+		if n == nil {
+			n = new(uint64)
+			counts[partition][k] = n
+		}
+		*n++
+		return to.add(partition, key, to.number(partition, *n))
+	}
+}
+
+// murmur2 is the hash of Kafka's default partitioner.
+func murmur2(data []byte) uint32 {
+	const m, r = 0x5bd1e995, 24
+	h := uint32(0x9747b28c) ^ uint32(len(data))
+	for len(data) >= 4 {
+		k := binary.LittleEndian.Uint32(data) * m
+		k ^= k >> r
+		h = h*m ^ k*m
+		data = data[4:]
+	}
+	switch len(data) {
+	case 3:
+		h ^= uint32(data[2]) << 16
+		fallthrough
+	case 2:
+		h ^= uint32(data[1]) << 8
+		fallthrough
+	case 1:
+		h = (h ^ uint32(data[0])) * m
+	}
+	h = (h ^ h>>13) * m
+	return h ^ h>>15
+}
