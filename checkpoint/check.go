@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tidegate/tidegate/internal/ids"
+)
+
+// probePrefix holds the objects of Probe. They are a few bytes and removed at
+// once; one may stay behind when a process dies in the middle.
+const probePrefix = "tidegate-probe/"
+
+// Probe is the part of Check that is the same for all stores: with an object
+// of a random name it tries everything that the protocol needs, and says what
+// is missing. The store's Check calls it after its own checks.
+func Probe(ctx context.Context, s Store) (err error) {
+	key := probePrefix + rand.Text()
+	first, second := []byte("tidegate probe, first"), []byte("tidegate probe, second")
+	if err := s.PutIfAbsent(ctx, key, first); err != nil {
+		return probeError(s, key, "write an object", err)
+	}
+	defer func() {
+		if derr := s.Delete(ctx, []string{key}); err == nil && derr != nil {
+			err = probeError(s, key, "delete an object", derr)
+		}
+	}()
+	switch err := s.PutIfAbsent(ctx, key, second); {
+	case err == nil:
+		return &Error{
+			Kind: KindInvalid, Op: "check", Store: s.String(), Key: key,
+			Err:  errors.New("the store ignores put-if-absent (If-None-Match: *): a second put of one name succeeded"),
+			Hint: "two coordinators could both complete a checkpoint; use a server or a file system that honours it (Amazon S3, MinIO, versitygw and Ceph of 2024 or later do)",
+		}
+	case !errors.Is(err, ErrExists):
+		return probeError(s, key, "repeat a put-if-absent", err)
+	}
+	b, err := Get(ctx, s, key)
+	if err != nil {
+		return probeError(s, key, "read an object", err)
+	}
+	if !bytes.Equal(b, first) {
+		return &Error{
+			Kind: KindInvalid, Op: "check", Store: s.String(), Key: key,
+			Err:  errors.New("a refused put-if-absent changed the object, or a read returns other bytes than were written"),
+			Hint: "this store cannot hold checkpoints",
+		}
+	}
+	return probeListing(ctx, s, key)
+}
+
+func probeListing(ctx context.Context, s Store, key string) error {
+	for o, err := range s.List(ctx, key) {
+		if err != nil {
+			return probeError(s, key, "list objects", err)
+		}
+		if o.Key == key {
+			return nil
+		}
+	}
+	return &Error{
+		Kind: KindInvalid, Op: "check", Store: s.String(), Key: key,
+		Err:  errors.New("an object that was just written is not in the listing"),
+		Hint: "this store is not strongly consistent and cannot hold checkpoints",
+	}
+}
+
+func probeError(s Store, key, what string, err error) error {
+	if e := (*Error)(nil); errors.As(err, &e) && e.Hint != "" {
+		return err
+	}
+	hint := "checkpoint storage needs the rights to read, write, list and delete"
+	if errors.Is(err, ErrUnavailable) {
+		hint = "is it running, and is the address right?"
+	}
+	kind := KindInvalid
+	if e := (*Error)(nil); errors.As(err, &e) {
+		kind = e.Kind
+	}
+	return &Error{Kind: kind, Op: "check", Store: s.String(), Key: key, Err: fmt.Errorf("%s: %w", what, err), Hint: hint}
+}
+
+// WriteShareMarker stores the object by which inst proves to the others that
+// it writes to the same store. Call it once its Register was read back.
+func WriteShareMarker(ctx context.Context, s Store, n Names, inst ids.InstanceID) error {
+	err := Retry{}.do(ctx, Retriable, func() error {
+		return s.Put(ctx, n.Share(inst), BytesSource([]byte(n.Share(inst))))
+	})
+	if err != nil {
+		return fmt.Errorf("write share marker: %w", err)
+	}
+	return nil
+}
+
+// SeeShareMarkers checks that the markers of all instances are visible here. An
+// ErrInvalid names those that are missing: their store is another one, as when
+// each machine has a local directory of the same name.
+func SeeShareMarkers(ctx context.Context, s Store, n Names, insts []ids.InstanceID) error {
+	found, err := listKeys(ctx, s, n.LifePrefix()+"share/", Retry{})
+	if err != nil {
+		return fmt.Errorf("look for share markers: %w", err)
+	}
+	var missing []string
+	for _, inst := range insts {
+		if !slices.Contains(found, n.Share(inst)) {
+			missing = append(missing, inst.String())
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	return &Error{
+		Kind: KindInvalid, Op: "check", Store: s.String(),
+		Err:  fmt.Errorf("instances %v do not write here", missing),
+		Hint: "all instances of an application need the same checkpoint store: a shared file system or a bucket, with the same path, bucket and prefix",
+	}
+}
+
+// RemoveShareMarker removes the marker of an instance that is gone for good:
+// its Fenced was read, or it is our own at a clean stop.
+func RemoveShareMarker(ctx context.Context, s Store, n Names, inst ids.InstanceID) error {
+	return s.Delete(ctx, []string{n.Share(inst)})
+}
