@@ -234,23 +234,61 @@ type Forfeit struct {
 }
 
 // Kind implements Body.
-func (Life) Kind() Kind      { return KindLife }
-func (Lead) Kind() Kind      { return KindLead }      // Kind implements Body.
-func (Register) Kind() Kind  { return KindRegister }  // Kind implements Body.
-func (Assigned) Kind() Kind  { return KindAssigned }  // Kind implements Body.
-func (Ready) Kind() Kind     { return KindReady }     // Kind implements Body.
-func (Running) Kind() Kind   { return KindRunning }   // Kind implements Body.
-func (Leaving) Kind() Kind   { return KindLeaving }   // Kind implements Body.
-func (Start) Kind() Kind     { return KindStart }     // Kind implements Body.
-func (Trigger) Kind() Kind   { return KindTrigger }   // Kind implements Body.
-func (Ack) Kind() Kind       { return KindAck }       // Kind implements Body.
-func (Decline) Kind() Kind   { return KindDecline }   // Kind implements Body.
-func (Complete) Kind() Kind  { return KindComplete }  // Kind implements Body.
-func (Abort) Kind() Kind     { return KindAbort }     // Kind implements Body.
-func (Committed) Kind() Kind { return KindCommitted } // Kind implements Body.
-func (Failed) Kind() Kind    { return KindFailed }    // Kind implements Body.
-func (Rollback) Kind() Kind  { return KindRollback }  // Kind implements Body.
-func (Restore) Kind() Kind   { return KindRestore }   // Kind implements Body.
-func (Retire) Kind() Kind    { return KindRetire }    // Kind implements Body.
-func (Fenced) Kind() Kind    { return KindFenced }    // Kind implements Body.
-func (Forfeit) Kind() Kind   { return KindForfeit }   // Kind implements Body.
+func (Life) Kind() Kind { return KindLife }
+
+// Kind implements Body.
+func (Lead) Kind() Kind { return KindLead }
+
+// Kind implements Body.
+func (Register) Kind() Kind { return KindRegister }
+
+// Kind implements Body.
+func (Assigned) Kind() Kind { return KindAssigned }
+
+// Kind implements Body.
+func (Ready) Kind() Kind { return KindReady }
+
+// Kind implements Body.
+func (Running) Kind() Kind { return KindRunning }
+
+// Kind implements Body.
+func (Leaving) Kind() Kind { return KindLeaving }
+
+// Kind implements Body.
+func (Start) Kind() Kind { return KindStart }
+
+// Kind implements Body.
+func (Trigger) Kind() Kind { return KindTrigger }
+
+// Kind implements Body.
+func (Ack) Kind() Kind { return KindAck }
+
+// Kind implements Body.
+func (Decline) Kind() Kind { return KindDecline }
+
+// Kind implements Body.
+func (Complete) Kind() Kind { return KindComplete }
+
+// Kind implements Body.
+func (Abort) Kind() Kind { return KindAbort }
+
+// Kind implements Body.
+func (Committed) Kind() Kind { return KindCommitted }
+
+// Kind implements Body.
+func (Failed) Kind() Kind { return KindFailed }
+
+// Kind implements Body.
+func (Rollback) Kind() Kind { return KindRollback }
+
+// Kind implements Body.
+func (Restore) Kind() Kind { return KindRestore }
+
+// Kind implements Body.
+func (Retire) Kind() Kind { return KindRetire }
+
+// Kind implements Body.
+func (Fenced) Kind() Kind { return KindFenced }
+
+// Kind implements Body.
+func (Forfeit) Kind() Kind { return KindForfeit }

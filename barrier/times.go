@@ -2,6 +2,7 @@ package barrier
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tidegate/tidegate/internal/ids"
 )
@@ -13,20 +14,13 @@ const NoTime = math.MinInt64
 // never announced a time, holds time back, in milliseconds.
 const DefaultIdleTimeout = 5000
 
-// TimeInput is one input partition of a task: a source partition has no
-// channels.
+// TimeInput is one input partition of a task: a source partition, or a
+// repartition partition with its channels.
 type TimeInput struct {
 	Partition ids.TopicPartition
 	Source    bool
 	Forward   TaskSet
 	Cycle     TaskSet
-}
-
-// InputTime is the time of one input as a checkpoint stores it.
-type InputTime struct {
-	Partition ids.TopicPartition  `json:"partition"`
-	Time      int64               `json:"time"`
-	Channels  []StoredChannelTime `json:"channels,omitempty"`
 }
 
 // StoredChannelTime is the time of one channel as a checkpoint stores it.
@@ -36,43 +30,302 @@ type StoredChannelTime struct {
 	Idle bool       `json:"idle,omitempty"`
 }
 
+// InputTime is the time of one input as a checkpoint stores it. Channels that
+// never announced a time are left out.
+type InputTime struct {
+	Partition ids.TopicPartition  `json:"partition"`
+	Time      int64               `json:"time"`
+	Channels  []StoredChannelTime `json:"channels,omitempty"` // sorted by task
+}
+
 // TimesState is all times of a task, for its snapshot.
 type TimesState struct {
 	Stream int64       `json:"stream"`
 	Inputs []InputTime `json:"inputs"`
 }
 
-// Times is a task's clock (R13).
-type Times struct{ stream int64 }
+// unset is the time of a channel that holds the minimum back because it never
+// announced one; silent that of a channel that does not count (idle).
+const (
+	unset  = math.MinInt64
+	silent = math.MaxInt64
+)
 
-// NewTimes starts the clock at the monotonic time now (ms). stored may be nil.
-func NewTimes(inputs []TimeInput, stored *TimesState, idleTimeout, now int64) *Times {
-	return &Times{stream: NoTime}
+// timeChannel is the time of one forward channel.
+type timeChannel struct {
+	task ids.TaskID
+	time int64 // max of announced times and timestamps seen; NoTime if neither
+	idle bool
 }
 
-// Record says that a record of the input was taken. Channel is ignored for
-// sources. It returns the task's stream time behind it.
-func (t *Times) Record(input int, task ids.TaskID, ts int64) int64 { return t.stream }
+// timeInput is the time of one input.
+type timeInput struct {
+	partition ids.TopicPartition
+	source    bool
+	channels  []timeChannel // forward ones, sorted by task
+	mins      minTree       // over channels: time, unset or silent
+	announced int           // channels with a time or an idle flag
 
-// Announce applies a time record's entry.
-func (t *Times) Announce(input int, task ids.TaskID, ts int64, idle bool) int64 { return t.stream }
+	time       int64 // never falls
+	caughtSeen bool
+	caughtAt   int64 // since when it is caught up and without records
+}
 
-// CaughtUp says whether a source input is read to its end (from a fetch that
-// was answered after the wait began) and has nothing queued.
-func (t *Times) CaughtUp(input int, caughtUp bool, now int64) {}
+// Times is a task's clock (R13). It belongs to the goroutine of the task.
+//
+// The time of a source input is the highest timestamp taken from it; of a
+// repartition input the minimum over its non-idle forward channels, a
+// channel's time being the larger of what its writer announced and the
+// timestamps seen on it; with cycle channels only, the highest timestamp taken.
+// The task's stream time is the maximum over its inputs.
+//
+// Invariants:
+//
+//	T1  Stream time and the time of every input never fall.
+//	T2  A channel that neither announced a time nor was seen holds its input
+//	    back until the idle timeout after the start.
+//	T3  An idle channel does not count; a record on it ends its idleness.
+type Times struct {
+	inputs  []timeInput
+	stream  int64
+	timeout int64
+	started int64
+	late    bool // the idle timeout after the start is over
+}
+
+// NewTimes starts the clock at the monotonic time now (ms). stored is what the
+// checkpoint holds, or nil; inputs that it lacks begin without a time.
+// idleTimeout 0 means DefaultIdleTimeout.
+func NewTimes(inputs []TimeInput, stored *TimesState, idleTimeout, now int64) *Times {
+	if idleTimeout == 0 {
+		idleTimeout = DefaultIdleTimeout
+	}
+	t := &Times{stream: NoTime, timeout: idleTimeout, started: now}
+	for _, ti := range inputs {
+		in := timeInput{partition: ti.Partition, source: ti.Source, time: NoTime}
+		for _, task := range ti.Forward {
+			in.channels = append(in.channels, timeChannel{task: task, time: NoTime})
+		}
+		t.inputs = append(t.inputs, in)
+	}
+	if stored != nil {
+		t.restore(stored)
+	}
+	for i := range t.inputs {
+		t.inputs[i].build()
+	}
+	return t
+}
+
+func (t *Times) restore(stored *TimesState) {
+	t.stream = stored.Stream
+	for _, st := range stored.Inputs {
+		i := slices.IndexFunc(t.inputs, func(in timeInput) bool { return in.partition == st.Partition })
+		if i < 0 {
+			continue
+		}
+		in := &t.inputs[i]
+		in.time = st.Time
+		for _, sc := range st.Channels {
+			if k, ok := in.find(sc.Task); ok {
+				in.channels[k].time, in.channels[k].idle = sc.Time, sc.Idle
+			}
+		}
+	}
+}
+
+func (in *timeInput) find(task ids.TaskID) (int, bool) {
+	return slices.BinarySearchFunc(in.channels, task, func(c timeChannel, t ids.TaskID) int { return c.task.Compare(t) })
+}
+
+// build fills the tree from the channels.
+func (in *timeInput) build() {
+	in.mins = newMinTree(len(in.channels))
+	in.announced = 0
+	for i := range in.channels {
+		c := &in.channels[i]
+		if c.time != NoTime || c.idle {
+			in.announced++
+		}
+		in.mins.set(i, c.effective(false))
+	}
+}
+
+// effective is the channel's value in the minimum.
+func (c *timeChannel) effective(late bool) int64 {
+	switch {
+	case c.idle:
+		return silent
+	case c.time == NoTime && late:
+		return silent
+	}
+	return c.time // unset is NoTime
+}
+
+// Record says that a record of the input was taken. task is its upstream task
+// and is ignored for sources. It returns the task's stream time behind it.
+func (t *Times) Record(input int, task ids.TaskID, ts int64) int64 {
+	in := &t.inputs[input]
+	in.caughtSeen = false
+	if in.source || len(in.channels) == 0 {
+		return t.raise(in, ts)
+	}
+	i, ok := in.find(task)
+	if !ok {
+		return t.stream // a cycle channel beside forward ones
+	}
+	c := &in.channels[i]
+	if ts <= c.time && !c.idle {
+		return t.stream
+	}
+	return t.update(in, i, max(c.time, ts), false)
+}
+
+// Announce applies an entry of a time record. ts may be NoTime.
+func (t *Times) Announce(input int, task ids.TaskID, ts int64, idle bool) int64 {
+	in := &t.inputs[input]
+	i, ok := in.find(task)
+	if !ok {
+		return t.stream
+	}
+	return t.update(in, i, max(in.channels[i].time, ts), idle)
+}
+
+func (t *Times) update(in *timeInput, i int, ts int64, idle bool) int64 {
+	c := &in.channels[i]
+	if c.time == NoTime && !c.idle && (ts != NoTime || idle) {
+		in.announced++
+	}
+	c.time, c.idle = ts, idle
+	in.mins.set(i, c.effective(t.late))
+	return t.raiseMin(in)
+}
+
+func (t *Times) raiseMin(in *timeInput) int64 {
+	if m := in.mins.min(); m != unset && m != silent {
+		return t.raise(in, m)
+	}
+	return t.stream
+}
+
+func (t *Times) raise(in *timeInput, ts int64) int64 {
+	in.time = max(in.time, ts)
+	t.stream = max(t.stream, in.time)
+	return t.stream
+}
+
+// CaughtUp says whether an input is read to its end (the end offset of a fetch
+// that was answered after the wait began) and has nothing queued. A source
+// input that stays so for the idle timeout is idle.
+func (t *Times) CaughtUp(input int, caughtUp bool, now int64) {
+	in := &t.inputs[input]
+	switch {
+	case !caughtUp:
+		in.caughtSeen = false
+	case !in.caughtSeen:
+		in.caughtSeen, in.caughtAt = true, now
+	}
+}
 
 // StreamTime returns the task's stream time, or NoTime.
 func (t *Times) StreamTime() int64 { return t.stream }
 
-// InputIdle reports whether an input is idle at now.
-func (t *Times) InputIdle(input int, now int64) bool { return false }
+// InputTime returns the time of one input, or NoTime.
+func (t *Times) InputTime(input int) int64 { return t.inputs[input].time }
 
-// Idle reports whether all inputs are idle: the task announces it (R13).
-func (t *Times) Idle(now int64) bool { return false }
+// InputIdle reports whether an input is idle at now: a source that is caught
+// up and without records for the idle timeout; a repartition input whose
+// forward channels are all idle (or silent past the idle timeout). With cycle
+// channels only, it counts like a source.
+func (t *Times) InputIdle(input int, now int64) bool {
+	in := &t.inputs[input]
+	if in.source || len(in.channels) == 0 {
+		return in.caughtSeen && now-in.caughtAt >= t.timeout
+	}
+	t.Advance(now)
+	return in.mins.min() == silent
+}
 
-// Advance lets time pass: channels that never announced a time turn idle. It
-// returns the stream time.
-func (t *Times) Advance(now int64) int64 { return t.stream }
+// Idle reports whether all inputs are idle: the task then says so in band.
+func (t *Times) Idle(now int64) bool {
+	for i := range t.inputs {
+		if !t.InputIdle(i, now) {
+			return false
+		}
+	}
+	return true
+}
+
+// Advance lets time pass: once the idle timeout after the start is over,
+// channels that never announced a time do not count any more. It returns the
+// stream time.
+func (t *Times) Advance(now int64) int64 {
+	if t.late || now-t.started < t.timeout {
+		return t.stream
+	}
+	t.late = true
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if in.announced == len(in.channels) {
+			continue
+		}
+		for k := range in.channels {
+			in.mins.set(k, in.channels[k].effective(true))
+		}
+		t.raiseMin(in)
+	}
+	return t.stream
+}
 
 // State returns what a snapshot stores.
-func (t *Times) State() TimesState { return TimesState{} }
+func (t *Times) State() TimesState {
+	s := TimesState{Stream: t.stream, Inputs: make([]InputTime, len(t.inputs))}
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		it := InputTime{Partition: in.partition, Time: in.time}
+		for _, c := range in.channels {
+			if c.time != NoTime || c.idle {
+				it.Channels = append(it.Channels, StoredChannelTime{Task: c.task, Time: c.time, Idle: c.idle})
+			}
+		}
+		s.Inputs[i] = it
+	}
+	return s
+}
+
+// minTree is a tournament over a fixed number of values: an update touches one
+// path and stops where the minimum stays.
+type minTree struct {
+	n     int
+	nodes []int64 // leaves at n..2n-1, parent of i at i/2, the winner at 1
+}
+
+func newMinTree(n int) minTree {
+	m := minTree{n: n, nodes: make([]int64, 2*max(n, 1))}
+	for i := range m.nodes {
+		m.nodes[i] = silent
+	}
+	return m
+}
+
+func (m *minTree) set(i int, v int64) {
+	i += m.n
+	if m.nodes[i] == v {
+		return
+	}
+	m.nodes[i] = v
+	for i >>= 1; i >= 1; i >>= 1 {
+		w := min(m.nodes[2*i], m.nodes[2*i+1])
+		if m.nodes[i] == w {
+			return
+		}
+		m.nodes[i] = w
+	}
+}
+
+func (m *minTree) min() int64 {
+	if m.n == 1 {
+		return m.nodes[1]
+	}
+	return m.nodes[min(1, len(m.nodes)-1)]
+}
