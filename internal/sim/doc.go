@@ -1,0 +1,82 @@
+// Package sim tests the checkpoint protocol by simulation: the pure machines
+// of packages barrier and transactions run in several simulated processes
+// against a simulated control log, consumer group, broker and object store.
+// Everything happens in one goroutine and follows from one seed, so a seed that
+// fails fails again (docs/protocol.md, section 10).
+//
+// # The idea
+//
+// The world is a clock and a queue of events in order of time. Each request of
+// a process travels for a random time, is carried out, and is answered after a
+// random time; with faults on it may be lost, carried out but never answered,
+// or carried out long after the sender gave it up. Processes crash at any step
+// (also between two effects of one Step), stall and come back as zombies, lag
+// behind in the control log, lose the object store. Source tasks re-key a
+// closed-form input into repartition partitions; counting tasks read those and
+// write every running count into sink partitions inside transactions. Each
+// output names its input record, so the oracle knows, for every committed
+// output, the only value that may stand at its place.
+//
+// # What is checked, after every step
+//
+//  1. Committed output: per sink partition and route the i-th output is the
+//     i-th input record of that route, its counts are the running counts, and
+//     it lies below the cut of a completed checkpoint.
+//  2. When a checkpoint is marked, everything below its cut is committed.
+//  3. A sink partition never shows an older incarnation after a newer one, and
+//     a new one begins exactly at the cut it started from.
+//  4. Group offsets never move back (but by a Restore).
+//  5. What retained checkpoints need exists: no object of theirs is deleted,
+//     no repartition record purged, and a restore finds everything.
+//  6. No machine ends with an error; in the end, faults off, every input
+//     record is output exactly once, checkpoints complete, a clean stop ends.
+//
+// # The contract of the shell
+//
+// The shell of the simulation (process and its files) performs effects as the
+// runtime has to. What the machines may rely on, and what was assumed of them:
+//
+//   - One loop per instance owns Machine and Pool. An event that arises while
+//     effects are performed is queued and stepped after the last effect of the
+//     present Step; then, per Step, Machine.LogEnd is handed to the aligners.
+//   - DoUseIDs comes first with the life: make the Pool then, step Opened and
+//     Registered{IDs}. Its Register effect becomes EvWantIDs with the total
+//     number of ids the pool ever asked for. The names of Machine and Pool are
+//     the same by transactions.TransactionalID.
+//   - DoStopTasks: forget the tasks, their fetches, uploads, repartition
+//     producer and part under way, then Pool RolledBack. A Complete that the
+//     log holds before the Rollback was given to the pool by the DoCommit that
+//     came earlier, so RolledBack keeps exactly the handles in Keep.
+//   - DoStartTasks: Pool Started{From.N}, then draw a repartition producer id
+//     (retried until answered), read manifest, parts and files (retried; a
+//     missing object is an error), make aligner and times, then EvTaskRunning.
+//     What an older DoStartTasks still loads is dropped.
+//   - DoTrigger: Aligner.Trigger on each task; those that return true snapshot
+//     at once. A task that is not running yet cannot see one (R24 step 6).
+//   - At a snapshot, in this order: flush caches and buffered output (Pool
+//     Write, repartition batches), Pool TaskPassed and the barrier into every
+//     partition of every repartition topic the task's subtopology writes, copy
+//     of state, positions and times; Aligner.Snapshotted; EvPassed; upload.
+//   - EvPrepared is sent once, when all tasks passed, Pool said Prepared, every
+//     repartition batch handed over up to the last barrier is acknowledged, and
+//     files and part are stored; Pool.Ack is called at that very moment.
+//   - Uploads are tried a few times under new names; then EvDeclined.
+//   - DoDecided: Aligner.Decided on every task, Pool Aborted if not completed.
+//     With Stop, tasks halted behind the barrier go on only after an abort.
+//   - DoCommit for the own instance is Pool Completed{N, handles}; for another
+//     a Finisher. WriteCommitted becomes EvCommitted. ReadLog: ask for the end
+//     of the log, remember it, answer LogRead{Committed: false}; should Lost
+//     follow, EvCommitLost carries that end and the machine judges (R23).
+//   - DoRelease is Pool CommittedRead. A decided commit goes on through a
+//     rollback of the tasks.
+//   - DoFence, DoCheckOffsets, DoWriteOffsets, DoLookForLoss, DoStoreZero,
+//     DoStoreManifest, DoMark, DoClean are retried until a definite answer;
+//     EvManifestFailed only after several tries. DoPurge is tried once.
+//   - DoBecomeNew: drop machine, pool and every answer still under way, leave
+//     the group, begin again with a new number.
+//
+// # What it does not do
+//
+// It tests neither codecs of Kafka nor files nor goroutines: the runtime's
+// tests and the crash test do.
+package sim
