@@ -1,0 +1,8 @@
+package pebblestore
+
+import "syscall"
+
+const (
+	errAgain        = syscall.EAGAIN
+	errTooManyFiles = syscall.EMFILE
+)
