@@ -105,7 +105,7 @@ func (f *Finisher) ended(c Code) []Effect {
 		f.phase, f.code = reading, c
 		f.gone = append(f.gone, h)
 		return []Effect{ReadLog{N: f.n, Owner: f.owner, Handle: h}}
-	case Denied:
+	case Denied, Refused:
 		f.attempt++
 		return []Effect{f.denied("EndTxn", c), f.end()}
 	}
@@ -123,7 +123,7 @@ func (f *Finisher) described(d Described) []Effect {
 	default:
 		f.attempt++
 		again := Describe{Handle: h, Attempt: f.attempt}
-		if class == Denied {
+		if class == Denied || class == Refused {
 			return []Effect{f.denied("DescribeTransactions", d.Code), again}
 		}
 		return []Effect{again}

@@ -110,7 +110,7 @@ func (p *Pool) initAnswered(ev InitAnswer) {
 	case Retry:
 		x.attempt++
 		p.emit(InitProducer{ID: x.name, Attempt: x.attempt})
-	case Denied:
+	case Denied, Refused:
 		x.state = idle
 		p.emit(Fatal{Err: fmt.Errorf("InitProducerId for %s: %w: grant Write and Describe on transactional ids with this prefix, and keep WithTransactionTimeout within the broker's transaction.max.timeout.ms", x.name, ev.Code)})
 	default:
