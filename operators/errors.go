@@ -1,0 +1,118 @@
+package operators
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// ErrorKind says what was wrong with a record.
+type ErrorKind uint8
+
+const (
+	// KindDecode: key or value could not be decoded.
+	KindDecode ErrorKind = iota + 1
+	// KindUser: a user function returned an error.
+	KindUser
+	// KindPanic: a user function panicked.
+	KindPanic
+	// KindEncode: key or value could not be encoded.
+	KindEncode
+	// KindOutput: the output refused the record.
+	KindOutput
+)
+
+// String returns a word for metrics: "decode", "user", …
+func (k ErrorKind) String() string {
+	switch k {
+	case KindDecode:
+		return "decode"
+	case KindUser:
+		return "user"
+	case KindPanic:
+		return "panic"
+	case KindEncode:
+		return "encode"
+	case KindOutput:
+		return "output"
+	}
+	return "unknown"
+}
+
+// RecordError is a failure that is the record's fault. Topic, Partition and
+// Offset name the input record; for a punctuation they are "", −1 and −1.
+type RecordError struct {
+	Node      string
+	Kind      ErrorKind
+	Topic     string
+	Partition int32
+	Offset    int64
+	Err       error
+	// Stack is where a panic happened.
+	Stack []byte
+	// Fatal: skipping would leave a half-changed state behind, so the task must
+	// fail.
+	Fatal bool
+}
+
+var kindVerbs = map[ErrorKind]string{
+	KindDecode: "cannot decode", KindUser: "user function failed on", KindPanic: "user function panicked on",
+	KindEncode: "cannot encode the output of", KindOutput: "output refused the result of",
+}
+
+// Error names the step and the record.
+func (e *RecordError) Error() string {
+	where := fmt.Sprintf("record %s-%d@%d", e.Topic, e.Partition, e.Offset)
+	if e.Topic == "" {
+		where = "a punctuation"
+	}
+	return fmt.Sprintf("step %q %s %s: %v", e.Node, kindVerbs[e.Kind], where, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// ErrRefused is wrapped by the errors of [Output.Append] and [Env.Output] for
+// which the record itself is to blame: it is too large, or names a topic that
+// does not exist.
+var ErrRefused = errors.New("the record cannot be written")
+
+// fail reports the present record as failed in the node that ran last. A nil
+// result means that the record is skipped.
+func (c *Context) fail(kind ErrorKind, err error) error {
+	return c.g.env.Fail(c.recordError(kind, err))
+}
+
+func (c *Context) failAt(node int32, kind ErrorKind, err error) error {
+	c.node = node
+	return c.fail(kind, err)
+}
+
+func (c *Context) recordError(kind ErrorKind, err error) *RecordError {
+	return &RecordError{
+		Node: c.g.res.Node(int(c.node)).Label(), Kind: kind,
+		Topic: c.Topic, Partition: c.Partition, Offset: c.Offset, Err: err,
+	}
+}
+
+// RecoverError turns the value of a recovered panic into the error of the
+// record that was being processed, and undoes a half-done aggregation. It must
+// be called in the deferred function, so that the stack is still there.
+func (g *Graph) RecoverError(c *Context, p any) *RecordError {
+	c.g = g
+	err, ok := p.(error)
+	if !ok {
+		err = fmt.Errorf("%v", p)
+	}
+	e := c.recordError(KindPanic, err)
+	e.Stack = debug.Stack()
+	if revert := c.revert; revert != nil {
+		c.revert = nil
+		undone, rerr := revert()
+		e.Fatal = !undone
+		if rerr != nil {
+			e.Err = errors.Join(err, rerr)
+		}
+	}
+	return e
+}

@@ -1,0 +1,51 @@
+package operators
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/tidegate/tidegate/serde"
+)
+
+// Formats name the layout of stores; they are part of the topology fingerprint
+// and of manifests.
+const (
+	// FormatTable: key → 8 bytes timestamp, big endian, then the value (Kafka
+	// Streams' timestamped key-value store).
+	FormatTable = "table-1"
+	// FormatWindows: window start, key → timestamp and value, as above.
+	FormatWindows = "windows-1"
+	// FormatKV and FormatWindowKV: the same without timestamps.
+	FormatKV       = "kv-1"
+	FormatWindowKV = "window-kv-1"
+)
+
+// stamped is a value with the timestamp of its last update.
+type stamped[V any] struct {
+	ts int64
+	v  V
+}
+
+type stampedSerde[V any] struct{ in serde.Serde[V] }
+
+const stampSize = 8
+
+func (s stampedSerde[V]) Append(dst []byte, v stamped[V]) ([]byte, error) {
+	return s.in.Append(binary.BigEndian.AppendUint64(dst, uint64(v.ts)), v.v)
+}
+
+func (s stampedSerde[V]) Decode(b []byte) (stamped[V], error) {
+	if len(b) < stampSize {
+		return stamped[V]{}, fmt.Errorf("a stored value of %d bytes is shorter than its timestamp", len(b))
+	}
+	v, err := s.in.Decode(b[stampSize:])
+	if err != nil {
+		return stamped[V]{}, err
+	}
+	return stamped[V]{int64(binary.BigEndian.Uint64(b)), v}, nil
+}
+
+func (s stampedSerde[V]) Fingerprint() string { return s.in.Fingerprint() }
+
+// Aliases: the state package then copies what it keeps.
+func (s stampedSerde[V]) Aliases() bool { return serde.CloneFunc(s.in) != nil }

@@ -1,0 +1,231 @@
+package operators
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/tidegate/tidegate/record"
+)
+
+// TimeKind is the clock of a timer.
+type TimeKind uint8
+
+const (
+	// StreamTime is the task's stream time.
+	StreamTime TimeKind = iota + 1
+	// WallClock is the machine's clock.
+	WallClock
+)
+
+// Timer is a scheduled punctuation.
+type Timer struct {
+	node      string
+	ordinal   int // within the node's Init; −1 when made later
+	every     int64
+	kind      TimeKind
+	due       int64
+	cancelled bool
+	f         func(c *Context, now int64) error
+	owner     *timers
+}
+
+// Cancel stops the timer.
+func (t *Timer) Cancel() {
+	t.cancelled = true
+	t.owner.findDue()
+}
+
+// unset is the due time of a wall-clock timer that has not seen the clock.
+const unset = math.MinInt64
+
+type timers struct {
+	all                []*Timer
+	streamDue, wallDue int64
+}
+
+func (ts *timers) reset() { ts.streamDue, ts.wallDue = math.MaxInt64, math.MaxInt64 }
+
+func (ts *timers) add(t *Timer, streamTime int64) *Timer {
+	t.owner = ts
+	switch {
+	case t.kind == WallClock:
+		t.due = unset
+	case streamTime >= 0:
+		t.due = floor(streamTime, t.every) + t.every
+	}
+	ts.all = append(ts.all, t)
+	ts.findDue()
+	return t
+}
+
+// findDue drops cancelled timers and finds the earliest due times.
+func (ts *timers) findDue() {
+	ts.reset()
+	for _, t := range ts.all {
+		switch {
+		case t.cancelled:
+		case t.kind == StreamTime:
+			ts.streamDue = min(ts.streamDue, t.due)
+		default:
+			ts.wallDue = min(ts.wallDue, t.due)
+		}
+	}
+}
+
+// StreamDue is the stream time at which Advance has something to do:
+// math.MaxInt64 when never.
+func (g *Graph) StreamDue() int64 { return g.timers.streamDue }
+
+// WallDue is the wall-clock time at which Advance has something to do, in
+// milliseconds since the epoch: math.MaxInt64 when never, and in the past when
+// a timer waits to see the clock.
+func (g *Graph) WallDue() int64 { return g.timers.wallDue }
+
+// Advance drops expired windows and fires the timers that are due, in the order
+// of due time and registration, each at most once. Both times are in
+// milliseconds; c's record is the same afterwards.
+func (g *Graph) Advance(c *Context, streamTime, wallClock int64) error {
+	c.g, c.StreamTime = g, streamTime
+	for _, f := range g.advance {
+		if err := f(streamTime); err != nil {
+			return err
+		}
+	}
+	if streamTime < g.timers.streamDue && wallClock < g.timers.wallDue {
+		return nil
+	}
+	rec := c.RecordContext
+	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
+	err := g.fire(c, StreamTime, streamTime)
+	if err == nil {
+		err = g.fire(c, WallClock, wallClock)
+	}
+	c.RecordContext = rec
+	return err
+}
+
+// fire runs the due timers of one kind. The due time is moved before the call,
+// so that a failing timer does not fire for ever.
+func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
+	ts := &g.timers
+	for {
+		var t *Timer
+		for _, x := range ts.all {
+			if !x.cancelled && x.kind == kind && x.due <= now && (t == nil || x.due < t.due) {
+				t = x
+			}
+		}
+		if t == nil {
+			break
+		}
+		first := t.due == unset
+		t.next(now)
+		ts.findDue()
+		if first {
+			continue
+		}
+		c.Timestamp, c.Headers = now, nil
+		g.env.Metrics().Punctuations.Add(1)
+		if err := t.f(c, now); err != nil {
+			return err
+		}
+	}
+	live := ts.all[:0]
+	for _, t := range ts.all {
+		if !t.cancelled || t.ordinal >= 0 { // a restore must know it was cancelled
+			live = append(live, t)
+		}
+	}
+	clear(ts.all[len(live):])
+	ts.all = live
+	return nil
+}
+
+func (t *Timer) next(now int64) {
+	if t.kind == StreamTime {
+		t.due = floor(now, t.every) + t.every
+		return
+	}
+	t.due = now + t.every
+}
+
+const timersVersion = 1
+
+// AppendTimers appends the state of the stream-time timers that were scheduled
+// in Init, for the task's snapshot. The format is in docs/format/timers.md.
+func (g *Graph) AppendTimers(dst []byte) []byte {
+	dst = append(dst, timersVersion)
+	for _, t := range g.timers.all {
+		if t.kind != StreamTime || t.ordinal < 0 {
+			continue
+		}
+		due := t.due
+		if t.cancelled {
+			due = math.MaxInt64
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(t.node)))
+		dst = append(dst, t.node...)
+		dst = binary.AppendUvarint(dst, uint64(t.ordinal))
+		dst = binary.AppendVarint(dst, due)
+	}
+	return dst
+}
+
+// timerState is one entry of a snapshot.
+type timerState struct {
+	node    string
+	ordinal int
+	due     int64
+}
+
+var errTimers = errors.New("timer snapshot is cut short or malformed")
+
+func decodeTimers(b []byte) ([]timerState, error) {
+	if len(b) == 0 {
+		return nil, errTimers
+	}
+	if b[0] != timersVersion {
+		return nil, fmt.Errorf("timer snapshot has version %d, this release reads %d: use a newer release", b[0], timersVersion)
+	}
+	b = b[1:]
+	var out []timerState
+	for len(b) > 0 {
+		n, w := binary.Uvarint(b)
+		if w <= 0 || n > uint64(len(b)-w) {
+			return nil, errTimers
+		}
+		s := timerState{node: string(b[w : w+int(n)])}
+		b = b[w+int(n):]
+		ord, w := binary.Uvarint(b)
+		if w <= 0 || ord > math.MaxInt32 {
+			return nil, errTimers
+		}
+		s.ordinal, b = int(ord), b[w:]
+		if s.due, w = binary.Varint(b); w <= 0 {
+			return nil, errTimers
+		}
+		b = b[w:]
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// RestoreTimers puts the due times of a snapshot back. Timers that the snapshot
+// does not know begin anew; entries without a timer are ignored.
+func (g *Graph) RestoreTimers(b []byte) error {
+	states, err := decodeTimers(b)
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		for _, t := range g.timers.all {
+			if t.kind == StreamTime && t.ordinal == s.ordinal && t.node == s.node {
+				t.due = s.due
+			}
+		}
+	}
+	g.timers.findDue()
+	return nil
+}

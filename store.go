@@ -1,0 +1,124 @@
+package tidegate
+
+import (
+	"time"
+
+	"github.com/tidegate/tidegate/operators"
+	"github.com/tidegate/tidegate/serde"
+	"github.com/tidegate/tidegate/state"
+	"github.com/tidegate/tidegate/topology"
+)
+
+// StoreDef is the definition of a store for Stream.Process: KeyValueStore or
+// WindowStore.
+type StoreDef interface {
+	store(b *Builder) topology.Store
+}
+
+// KVDef defines a key-value store.
+type KVDef[K, V any] struct {
+	name string
+	ks   serde.Serde[K]
+	vs   serde.Serde[V]
+	site topology.Site
+}
+
+// KeyValueStore defines a key-value store of that name (Kafka Streams'
+// Stores.keyValueStoreBuilder). It is opened with ProcessorContext.Store.
+func KeyValueStore[K, V any](name string, ks serde.Serde[K], vs serde.Serde[V]) *KVDef[K, V] {
+	return &KVDef[K, V]{name: name, ks: ks, vs: vs, site: here()}
+}
+
+func (d *KVDef[K, V]) store(b *Builder) topology.Store {
+	return topology.Store{
+		Name: d.name, Format: operators.FormatKV, Site: d.site, Owner: d,
+		Key:   serdeInfo(given(b, d.site, "key", d.ks)),
+		Value: serdeInfo(given(b, d.site, "value", d.vs)),
+	}
+}
+
+// KV is an open key-value store. Values are shared with the cache: a value from
+// Get may be changed if it is then Put.
+type KV[K, V any] struct{ in *state.KVStore[K, V] }
+
+// Get returns the value of k and whether there is one.
+func (s *KV[K, V]) Get(k K) (V, bool, error) { return s.in.Get(k) }
+
+// Put makes v the value of k.
+func (s *KV[K, V]) Put(k K, v V) error { return s.in.Put(k, v) }
+
+// Delete removes k; a missing key is no error.
+func (s *KV[K, V]) Delete(k K) error { return s.in.Delete(k) }
+
+// All calls yield for every entry in the order of serialised keys until it
+// returns false. The store must not be changed from yield.
+func (s *KV[K, V]) All(yield func(K, V) bool) error {
+	it, err := s.in.Scan(nil, nil, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = it.Close() }()
+	for it.Next() {
+		if !yield(it.Key(), it.Value()) {
+			return nil
+		}
+	}
+	return it.Err()
+}
+
+// WindowKVDef defines a window store.
+type WindowKVDef[K, V any] struct {
+	name      string
+	retention time.Duration
+	ks        serde.Serde[K]
+	vs        serde.Serde[V]
+	site      topology.Site
+}
+
+// WindowStore defines a store keyed by key and window start (Kafka Streams'
+// Stores.windowStoreBuilder). Windows that began more than retention before
+// stream time are dropped. It is opened with ProcessorContext.WindowStore.
+func WindowStore[K, V any](name string, retention time.Duration, ks serde.Serde[K], vs serde.Serde[V]) *WindowKVDef[K, V] {
+	return &WindowKVDef[K, V]{name: name, retention: retention, ks: ks, vs: vs, site: here()}
+}
+
+func (d *WindowKVDef[K, V]) store(b *Builder) topology.Store {
+	if d.retention < time.Millisecond {
+		b.t.Errorf(d.site, "window store %q: retention %v must be at least 1ms", d.name, d.retention)
+	}
+	return topology.Store{
+		Name: d.name, Format: operators.FormatWindowKV, Site: d.site, Owner: d,
+		GraceMs: d.retention.Milliseconds(),
+		Key:     serdeInfo(given(b, d.site, "key", d.ks)),
+		Value:   serdeInfo(given(b, d.site, "value", d.vs)),
+	}
+}
+
+// WindowKV is an open window store. Starts are in milliseconds since the epoch.
+type WindowKV[K, V any] struct{ in *state.WindowStore[K, V] }
+
+// Get returns the value of k in the window that begins at start.
+func (s *WindowKV[K, V]) Get(k K, start int64) (V, bool, error) { return s.in.Get(k, start) }
+
+// Put makes v the value of k in the window that begins at start.
+func (s *WindowKV[K, V]) Put(k K, start int64, v V) error { return s.in.Put(k, start, v) }
+
+// Delete removes k from the window that begins at start.
+func (s *WindowKV[K, V]) Delete(k K, start int64) error { return s.in.Delete(k, start) }
+
+// Range calls yield for the entries of the windows that begin in [from, to), by
+// start and then by serialised key, until it returns false. The store must not
+// be changed from yield.
+func (s *WindowKV[K, V]) Range(from, to int64, yield func(start int64, k K, v V) bool) error {
+	it, err := s.in.Scan(from, to, false)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = it.Close() }()
+	for it.Next() {
+		if !yield(it.Start(), it.Key(), it.Value()) {
+			return nil
+		}
+	}
+	return it.Err()
+}
