@@ -1,0 +1,172 @@
+package tasks
+
+import (
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/operators"
+	"github.com/tidegate/tidegate/record"
+)
+
+// InputSpec is one partition that a task reads.
+type InputSpec struct {
+	TP ids.TopicPartition
+	// Internal: a repartition partition, read uncommitted, with channels.
+	Internal bool
+	// Forward and Cycle are the upstream tasks that write an internal one.
+	Forward, Cycle barrier.TaskSet
+}
+
+// item is what lies in an input's queue: a run of data records, or one entry of
+// a barrier or time record, or only the end of a batch (seg empty).
+type item struct {
+	seg   barrier.Segment
+	batch *kafka.Batch // released after its last item; nil for held items
+	last  bool         // the last item of batch
+}
+
+// input is one partition of a task with its queue. It belongs to the worker.
+type input struct {
+	spec  InputSpec
+	index int // in Aligner and Times: internal inputs and all inputs, by order
+	align int // index among the internal inputs, -1 for external
+	src   operators.SourceFunc
+	sub   *kafka.Subscription
+	gen   uint64
+
+	queue []item
+	head  int
+	held  []item // waiting behind a barrier, in order
+	// next is the offset behind the last processed record or skipped marker.
+	next int64
+
+	// end of the partition as of the last answer, and when that was asked for.
+	end      int64
+	endAsked time.Time
+	fetched  int64     // position behind what was delivered
+	since    time.Time // since when the queue is empty; zero while it is not
+	stopped  bool      // an Offer said Stop: wait for the log
+}
+
+func (in *input) empty() bool { return in.head >= len(in.queue) }
+
+func (in *input) peek() *item { return &in.queue[in.head] }
+
+// pop removes the head and releases its batch when it was the last of it.
+func (in *input) pop() {
+	it := &in.queue[in.head]
+	if it.last && it.batch != nil {
+		it.batch.Release()
+	}
+	*it = item{}
+	in.head++
+	if in.head == len(in.queue) {
+		in.queue, in.head = in.queue[:0], 0
+	} else if in.head > 1024 && in.head*2 > len(in.queue) {
+		n := copy(in.queue, in.queue[in.head:])
+		clear(in.queue[n:])
+		in.queue, in.head = in.queue[:n], 0
+	}
+}
+
+// clear forgets what is queued.
+func (in *input) clear() {
+	for !in.empty() {
+		in.pop()
+	}
+	in.queue, in.head = in.queue[:0], 0
+}
+
+// unhold puts the held items before the queue.
+func (in *input) unhold() {
+	if len(in.held) == 0 {
+		return
+	}
+	rest := in.queue[in.head:]
+	queue := make([]item, 0, len(in.held)+len(rest))
+	queue = append(append(queue, in.held...), rest...)
+	in.queue, in.head, in.held = queue, 0, nil
+}
+
+// add takes a delivered batch apart. Stale generations are dropped.
+func (in *input) add(b *kafka.Batch, reader *barrier.SegmentReader) error {
+	if b.Generation != in.gen {
+		b.Release()
+		return nil
+	}
+	in.end, in.endAsked, in.fetched = b.End, b.AskedAt, b.NextOffset
+	if len(b.Records) == 0 {
+		// Markers and aborted records only move the position.
+		if in.empty() {
+			in.next = max(in.next, b.NextOffset)
+		} else {
+			in.queue = append(in.queue, item{seg: barrier.Segment{First: b.NextOffset, Last: b.NextOffset - 1}})
+		}
+		b.Release()
+		return nil
+	}
+	if !in.spec.Internal {
+		in.queue = append(in.queue, item{seg: wholeBatch(b), batch: b, last: true})
+		return nil
+	}
+	return in.addSegments(b, reader)
+}
+
+// wholeBatch is the only segment of a batch from an external topic. Last is the
+// offset before the next batch, so that markers in between count as read.
+func wholeBatch(b *kafka.Batch) barrier.Segment {
+	return barrier.Segment{
+		Kind: barrier.HeaderData, Records: b.Records,
+		First: b.Records[0].Offset, Last: b.NextOffset - 1,
+	}
+}
+
+func (in *input) addSegments(b *kafka.Batch, reader *barrier.SegmentReader) error {
+	for i, from := range b.BatchStarts {
+		to := len(b.Records)
+		if i+1 < len(b.BatchStarts) {
+			to = int(b.BatchStarts[i+1])
+		}
+		reader.Reset(b.Records[from:to])
+		for {
+			seg, ok, err := reader.Next()
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			in.queue = append(in.queue, item{seg: seg, batch: b})
+		}
+	}
+	in.queue[len(in.queue)-1].last = true
+	return nil
+}
+
+// time returns the timestamp of the head data record.
+func (it *item) time() int64 { return it.seg.Records[0].Timestamp }
+
+// split cuts the first n records off a data segment.
+func split(s *barrier.Segment, n int) barrier.Segment {
+	head := *s
+	head.Records = s.Records[:n:n]
+	head.Last = head.Records[n-1].Offset
+	s.Records = s.Records[n:]
+	s.First = s.Records[0].Offset
+	return head
+}
+
+// caughtUp reports whether the queue is empty and the partition was read to an
+// end that was asked for after the queue ran empty (R13).
+func (in *input) caughtUp() bool {
+	return in.empty() && !in.since.IsZero() && in.fetched >= in.end && in.endAsked.After(in.since)
+}
+
+// copyHeld detaches a held segment from its batch, whose records slice is
+// recycled; keys and values stay valid.
+func copyHeld(s barrier.Segment) barrier.Segment {
+	s.Records = append([]record.Raw(nil), s.Records...)
+	return s
+}

@@ -1,0 +1,201 @@
+package tasks
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/record"
+)
+
+// Linger is how long records wait in a batch that is not full.
+const Linger = 5 * time.Millisecond
+
+// timeAlone is after what silence a stream time that advanced is announced to
+// a partition by itself (R13).
+const timeAlone = 200 * time.Millisecond
+
+// output is the task's end of one destination topic: a builder per partition.
+type output struct {
+	t        *Task
+	topic    string
+	internal bool
+	parts    []outPart
+}
+
+type outPart struct {
+	tp    ids.TopicPartition
+	batch *kafka.Builder
+	// opened is when the batch got its first record; it is listed in
+	// Task.open then.
+	opened          time.Time
+	first, last     int64 // timestamps
+	announced       int64 // stream time last announced
+	announcedIdle   bool
+	sent            time.Time
+	dataSinceHeader bool
+}
+
+func newOutput(t *Task, topic string, internal bool, partitions int32) *output {
+	o := &output{t: t, topic: topic, internal: internal, parts: make([]outPart, partitions)}
+	for i := range o.parts {
+		o.parts[i] = outPart{
+			tp:        ids.TopicPartition{Topic: topic, Partition: int32(i)},
+			announced: barrier.NoTime,
+		}
+	}
+	return o
+}
+
+// Partitions returns the number of partitions of the topic.
+func (o *output) Partitions() int32 { return int32(len(o.parts)) }
+
+// Append copies a record into the partition's batch.
+func (o *output) Append(partition int32, key, value []byte, null record.Null, ts int64, h record.Headers) error {
+	if partition < 0 || int(partition) >= len(o.parts) {
+		return fmt.Errorf("topic %s has %d partitions, a partitioner chose %d", o.topic, len(o.parts), partition)
+	}
+	if null.Key() {
+		key = nil
+	} else if key == nil {
+		key = []byte{}
+	}
+	if null.Value() {
+		value = nil
+	} else if value == nil {
+		value = []byte{}
+	}
+	p := &o.parts[partition]
+	b := o.open(p)
+	if o.internal && !p.dataSinceHeader {
+		p.dataSinceHeader = true
+		b.AppendTagged(record.Header{Key: barrier.HeaderKey, Value: o.t.dataHeader}, key, value, h, ts)
+	} else {
+		b.Append(key, value, h, ts)
+	}
+	p.first, p.last = min(p.first, ts), max(p.last, ts)
+	if b.Full() {
+		o.flush(p)
+	}
+	return nil
+}
+
+// open returns the partition's builder, taking a new one when there is none.
+func (o *output) open(p *outPart) *kafka.Builder {
+	if p.batch == nil {
+		p.batch = o.t.protocol.NewBatch(p.tp)
+		p.opened = o.t.now
+		p.first, p.last = math.MaxInt64, math.MinInt64
+		p.dataSinceHeader = false
+		o.t.open = append(o.t.open, openPart{o, p})
+	}
+	return p.batch
+}
+
+// control appends a record of the protocol's own.
+func (o *output) control(p *outPart, header []byte) {
+	b := o.open(p)
+	b.AppendTagged(record.Header{Key: barrier.HeaderKey, Value: header}, nil, nil, nil, o.t.wallMillis())
+	p.dataSinceHeader = false
+}
+
+// flush hands the partition's batch over, with the stream time behind its data.
+func (o *output) flush(p *outPart) {
+	if p.batch == nil {
+		return
+	}
+	if o.internal {
+		o.announce(p, p.announcedIdle && p.first > p.last)
+	}
+	out := Outgoing{Batch: p.batch, Internal: o.internal, LastBarrier: o.t.lastBarrier, FirstTime: p.first, LastTime: p.last}
+	if out.FirstTime > out.LastTime {
+		out.FirstTime, out.LastTime = 0, 0
+	}
+	p.batch, p.sent = nil, o.t.now
+	o.t.protocol.Send(o.t, out)
+}
+
+// announce adds a time record when the stream time or idleness changed since
+// the last one.
+func (o *output) announce(p *outPart, idle bool) {
+	st := o.t.times.StreamTime()
+	if st == p.announced && idle == p.announcedIdle {
+		return
+	}
+	p.announced, p.announcedIdle = st, idle
+	o.t.scratch = barrier.AppendTimeHeader(o.t.scratch[:0], o.t.spec.Life, []barrier.ChannelTime{{
+		Channel: barrier.Channel{Task: o.t.spec.ID, Inc: o.t.spec.Incarnation}, Time: st, Idle: idle,
+	}})
+	o.control(p, o.t.scratch)
+}
+
+// openPart is a partition with a batch that is not handed over yet.
+type openPart struct {
+	o *output
+	p *outPart
+}
+
+// flushOpen hands over every open batch that was opened before the limit; it
+// returns when the oldest of the others was opened.
+func (t *Task) flushOpen(limit time.Time) (oldest time.Time) {
+	keep := t.open[:0]
+	open := t.open
+	t.open = nil
+	for _, op := range open {
+		switch {
+		case op.p.batch == nil:
+		case !op.p.opened.After(limit):
+			op.o.flush(op.p)
+		default:
+			keep = append(keep, op)
+			if oldest.IsZero() || op.p.opened.Before(oldest) {
+				oldest = op.p.opened
+			}
+		}
+	}
+	t.open = append(keep, t.open...)
+	return oldest
+}
+
+// announceAlone announces time and idleness to repartition partitions that had
+// nothing from the task for a while (R13).
+func (t *Task) announceAlone() {
+	idle := t.times.Idle(t.monoMillis())
+	for _, o := range t.repartition {
+		for i := range o.parts {
+			p := &o.parts[i]
+			if p.batch == nil && (t.now.Sub(p.sent) >= timeAlone || idle != p.announcedIdle) {
+				o.announce(p, idle)
+			}
+		}
+	}
+}
+
+// writeBarrier writes barrier n to every partition of every repartition topic
+// that the task writes, behind everything it produced (R8).
+func (t *Task) writeBarrier(n ids.CheckpointID) {
+	header := barrier.AppendBarrierHeader(nil, t.spec.Life, n,
+		[]barrier.Channel{{Task: t.spec.ID, Inc: t.spec.Incarnation}})
+	for _, o := range t.repartition {
+		for i := range o.parts {
+			p := &o.parts[i]
+			o.announce(p, p.announcedIdle)
+			o.control(p, header)
+		}
+	}
+	t.flushOpen(t.now)
+}
+
+// discardOpen forgets what was not handed over.
+func (t *Task) discardOpen() {
+	for _, op := range t.open {
+		if op.p.batch != nil {
+			op.p.batch.Discard()
+			op.p.batch = nil
+		}
+	}
+	t.open = nil
+}

@@ -1,0 +1,343 @@
+package tasks
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+)
+
+// budget is how many records a task may take before its siblings have a turn.
+const budget = 4096
+
+// step takes what may be taken, up to the budget. It reports whether anything
+// was taken.
+func (t *Task) step() (progress bool) {
+	if t.parked || t.failed {
+		return false
+	}
+	t.advanceTimers()
+	for t.records = 0; t.records < budget && !t.parked && !t.failed; {
+		in, limit := t.pick()
+		if in == nil {
+			break
+		}
+		t.take(in, limit)
+		progress = true
+	}
+	if t.records > 0 {
+		t.protocol.Processed(t, t.records)
+	}
+	return progress
+}
+
+// pick chooses the input to take from (R13) and up to which timestamp. Barrier
+// and time records and ends of batches go first: they have no timestamp and
+// wait for nobody.
+func (t *Task) pick() (*input, int64) {
+	const forever = 1<<63 - 1
+	var best *input
+	bestTime, second := int64(forever), int64(forever)
+	blocked := false
+	for _, in := range t.inputs {
+		if in.stopped {
+			// Its head waits for the control log; its time is unknown.
+			blocked = true
+			continue
+		}
+		if in.empty() {
+			if len(t.inputs) > 1 && !t.excused(in) {
+				blocked = true
+			}
+			continue
+		}
+		it := in.peek()
+		if it.seg.Kind != barrier.HeaderData || len(it.seg.Records) == 0 {
+			return in, forever
+		}
+		ts := it.time()
+		switch {
+		case best == nil || ts < bestTime:
+			best, second, bestTime = in, bestTime, ts
+		case ts < second:
+			second = ts
+		}
+	}
+	if best == nil || blocked && !t.unblocked(best) {
+		return nil, 0
+	}
+	if !best.spec.Internal {
+		// R9: nothing external above the smallest waiting record.
+		if held, ok := t.aligner.MinHeld(); ok {
+			if bestTime > held {
+				return nil, 0
+			}
+			second = min(second, held)
+		}
+	}
+	return best, second
+}
+
+// unblocked reports whether a head may be taken although another input has
+// nothing queued: a record that will be held or skipped makes no difference to
+// event time, and its partition must be read on to the barrier (R9).
+func (t *Task) unblocked(in *input) bool {
+	if !in.spec.Internal {
+		return false
+	}
+	_, aligning := t.aligner.Aligning()
+	return aligning && !slices.Contains(t.aligner.Owing(), in.peek().seg.Channel)
+}
+
+// excused reports whether an empty input need not be waited for.
+func (t *Task) excused(in *input) bool {
+	if in.align >= 0 && t.aligner.Waiting(in.align) {
+		return true
+	}
+	if in.caughtUp() {
+		if in.align < 0 {
+			t.times.CaughtUp(in.index, true, t.monoMillis())
+		}
+		return true
+	}
+	if t.times.InputIdle(in.index, t.monoMillis()) {
+		return true
+	}
+	if in.sub != nil && in.fetched >= in.end {
+		in.sub.Want()
+	}
+	return false
+}
+
+// take processes the head of an input up to a timestamp.
+func (t *Task) take(in *input, limit int64) {
+	it := in.peek()
+	switch {
+	case !in.spec.Internal:
+		t.takeExternal(in, it, limit)
+	case it.seg.Kind == barrier.HeaderData && len(it.seg.Records) == 0:
+		in.next = max(in.next, it.seg.Last+1)
+		in.pop()
+	default:
+		t.takeSegment(in, it, limit)
+	}
+	if in.empty() && in.since.IsZero() {
+		in.since = t.now
+	}
+}
+
+func (t *Task) takeExternal(in *input, it *item, limit int64) {
+	if len(it.seg.Records) == 0 {
+		in.next = max(in.next, it.seg.Last+1)
+		in.pop()
+		return
+	}
+	t.times.CaughtUp(in.index, false, t.monoMillis())
+	n := t.runLength(it, limit)
+	run := barrier.Segment{Records: it.seg.Records[:n]}
+	it.seg.Records = it.seg.Records[n:]
+	t.walk(in, &run)
+	if t.failed {
+		return
+	}
+	if len(it.seg.Records) == 0 {
+		in.next = it.seg.Last + 1
+		in.pop()
+	} else {
+		in.next = run.Records[n-1].Offset + 1
+	}
+}
+
+// takeSegment asks the aligner about the head of an internal input.
+func (t *Task) takeSegment(in *input, it *item, limit int64) {
+	whole, before := true, it.seg
+	seg := before
+	if seg.Kind == barrier.HeaderData {
+		if n := t.runLength(it, limit); n < len(seg.Records) {
+			seg = split(&it.seg, n)
+			whole = false
+		}
+	}
+	verdict, aligned := t.aligner.Offer(in.align, &seg)
+	switch verdict {
+	case barrier.Deliver:
+		t.deliverSegment(in, &seg)
+	case barrier.Hold:
+		in.held = append(in.held, item{seg: copyHeld(seg)})
+	case barrier.Stop:
+		in.stopped, it.seg = true, before
+		return
+	case barrier.Skip, barrier.Drop: // Drop: read again after the alignment
+	}
+	if t.failed {
+		return
+	}
+	if whole {
+		in.next = seg.Last + 1
+		in.pop()
+	}
+	if aligned {
+		if n, ok := t.aligner.Aligning(); ok {
+			t.snapshot(n)
+		}
+	}
+}
+
+func (t *Task) deliverSegment(in *input, seg *barrier.Segment) {
+	switch seg.Kind {
+	case barrier.HeaderData:
+		t.walk(in, seg)
+	case barrier.HeaderTime:
+		t.times.Announce(in.index, seg.Channel.Task, seg.Time, seg.Idle)
+		t.advanceTimers()
+	case barrier.HeaderBarrier:
+	}
+}
+
+// runLength is how many records of the head may be taken at once: up to the
+// timestamp at which another input is due, at least one, within the budget.
+func (t *Task) runLength(it *item, limit int64) int {
+	n := min(len(it.seg.Records), max(1, budget-t.records))
+	if len(t.inputs) == 1 {
+		return n
+	}
+	for i := 1; i < n; i++ {
+		if it.seg.Records[i].Timestamp > limit {
+			return i
+		}
+	}
+	return n
+}
+
+// walk sends a run through the operators. A record whose user code panicked
+// goes to the failure handler like one that failed: it fails the task or is
+// skipped, and the walk goes on behind it.
+func (t *Task) walk(in *input, run *barrier.Segment) {
+	t.ctx.Topic, t.ctx.Partition = in.spec.TP.Topic, in.spec.TP.Partition
+	t.records += len(run.Records)
+	for from := 0; from < len(run.Records); {
+		at, err := t.walkFrom(in, run, from)
+		if err != nil {
+			t.fail(err)
+			return
+		}
+		from = at + 1
+	}
+}
+
+// walkFrom processes records from the index on, to the end or to one that
+// panicked and was skipped; it returns the index of the last one it dealt with.
+func (t *Task) walkFrom(in *input, run *barrier.Segment, from int) (i int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.recovered(p)
+		}
+	}()
+	c := t.ctx
+	for i = from; i < len(run.Records); i++ {
+		r := &run.Records[i]
+		c.StreamTime = streamTime(t.times.Record(in.index, run.Channel.Task, r.Timestamp))
+		if err = in.src(c, r); err != nil {
+			return i, err
+		}
+		if c.StreamTime >= t.graph.StreamDue() {
+			if err = t.graph.Advance(c, c.StreamTime, t.wallMillis()); err != nil {
+				return i, err
+			}
+		}
+	}
+	return i, nil
+}
+
+// recovered turns a panic of user code into the record's error and asks the
+// handler. REQUIRES: called in the deferred function.
+func (t *Task) recovered(p any) error {
+	return t.env.Fail(t.graph.RecoverError(t.ctx, p))
+}
+
+// streamTime is stream time as operators see it: -1 before the first record.
+func streamTime(ts int64) int64 {
+	if ts == barrier.NoTime {
+		return -1
+	}
+	return ts
+}
+
+// advanceTimers drops expired windows and fires timers that are due.
+func (t *Task) advanceTimers() {
+	st := streamTime(t.times.Advance(t.monoMillis()))
+	if st == t.advanced && st < t.graph.StreamDue() && t.wallMillis() < t.graph.WallDue() {
+		return
+	}
+	t.advanced = st
+	if err := t.advance(st); err != nil {
+		t.fail(err)
+	}
+}
+
+func (t *Task) advance(st int64) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.recovered(p)
+		}
+	}()
+	return t.graph.Advance(t.ctx, st, t.wallMillis())
+}
+
+// snapshot is what happens at barrier n, in R14's order.
+func (t *Task) snapshot(n ids.CheckpointID) {
+	begun := time.Now()
+	s := &Snapshot{N: n, Task: t.spec.ID, Incarnation: t.spec.Incarnation, External: make(map[ids.TopicPartition]int64, len(t.external))}
+	if t.spec.Rules.SkipR14 && !t.fixState(s) {
+		return
+	}
+	if err := t.flushCaches(); err != nil {
+		t.fail(fmt.Errorf("flush state of task %s: %w", t.spec.ID, err))
+		return
+	}
+	if !t.spec.Rules.SkipR8 {
+		t.writeBarrier(n)
+	} else {
+		t.flushOpen(t.now)
+	}
+	if !t.spec.Rules.SkipR14 && !t.fixState(s) {
+		return
+	}
+	s.Pause = time.Since(begun)
+	t.lastBarrier = n
+	t.protocol.Passed(t, s)
+	t.release(t.aligner.Snapshotted())
+	if t.stopAt == n {
+		t.parked = true
+	}
+}
+
+// fixState fixes state, positions, times and timers.
+func (t *Task) fixState(s *Snapshot) bool {
+	if t.restored.Engine != nil {
+		snap, err := t.restored.Engine.Snapshot(t.spec.SnapshotDir(s.N))
+		if err != nil {
+			t.fail(fmt.Errorf("snapshot state of task %s: %w", t.spec.ID, err))
+			return false
+		}
+		s.State = snap
+	}
+	s.Positions = t.aligner.Positions()
+	s.Times = t.times.State()
+	s.Timers = t.graph.AppendTimers(nil)
+	for tp, in := range t.external {
+		s.External[tp] = in.next
+	}
+	return true
+}
+
+func (t *Task) flushCaches() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.recovered(p)
+		}
+	}()
+	return t.graph.Flush(t.ctx)
+}

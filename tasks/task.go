@@ -1,0 +1,332 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/operators"
+	"github.com/tidegate/tidegate/topology"
+)
+
+// OutputSpec is a topic that a task writes.
+type OutputSpec struct {
+	Topic      string
+	Internal   bool
+	Partitions int32
+}
+
+// Spec is what a task is made of.
+type Spec struct {
+	ID          ids.TaskID
+	Incarnation ids.Incarnation
+	Life        ids.Life
+	Sub         *topology.Subtopology
+	Inputs      []InputSpec  // sorted by topic, partition
+	Outputs     []OutputSpec // topics known at build time
+	Lineages    barrier.Lineages
+	LogEnd      int64
+	HoldLimit   int64 // bytes held behind barriers
+	InputBytes  int   // bytes fetched per input and not processed
+	IdleTimeout time.Duration
+	SnapshotDir func(n ids.CheckpointID) string
+	Rules       Rules
+}
+
+// Rules switches protocol rules off. TEST ONLY, as barrier.Rules.
+type Rules struct {
+	barrier.Rules
+	// SkipR14 fixes the state before the caches are flushed.
+	SkipR14 bool
+	// SkipR8 writes no barrier behind the data of every partition.
+	SkipR8 bool
+}
+
+// Task is one subtopology on one partition. All of it belongs to its worker.
+type Task struct {
+	spec     Spec
+	protocol Protocol
+	worker   *Worker
+	graph    *operators.Graph
+	restored Restored
+	ctx      *operators.Context
+	env      *taskEnv
+	cancel   context.CancelFunc
+
+	inputs   []*input
+	aligner  *barrier.Aligner
+	times    *barrier.Times
+	reader   barrier.SegmentReader
+	external map[ids.TopicPartition]*input
+
+	repartition []*output
+	outputs     map[string]*output
+	open        []openPart
+	dataHeader  []byte
+	scratch     []byte
+
+	lastBarrier ids.CheckpointID
+	stopAt      ids.CheckpointID // stop behind this barrier
+	parked      bool
+	failed      bool
+	closed      bool
+
+	now      time.Time // of the worker's loop
+	started  time.Time
+	records  int
+	advanced int64 // stream time of the last Advance
+}
+
+// ID returns the task's id.
+func (t *Task) ID() ids.TaskID { return t.spec.ID }
+
+// Incarnation returns the incarnation as which the task runs.
+func (t *Task) Incarnation() ids.Incarnation { return t.spec.Incarnation }
+
+// New makes a task from restored state. The caller hands it to a Worker with
+// Adopt, or closes it.
+func New(spec Spec, protocol Protocol, restored Restored, env EnvConfig) (*Task, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &Task{
+		spec: spec, protocol: protocol, restored: restored, cancel: cancel,
+		outputs: map[string]*output{}, external: map[ids.TopicPartition]*input{},
+		lastBarrier: restored.LastBarrier, stopAt: ids.NoCheckpoint,
+		now: time.Now(), started: time.Now(),
+	}
+	t.dataHeader = barrier.AppendDataHeader(nil, spec.Life, barrier.Channel{Task: spec.ID, Inc: spec.Incarnation})
+	t.env = &taskEnv{t: t, cfg: env}
+	for _, o := range spec.Outputs {
+		t.addOutput(o)
+	}
+	graph, err := operators.Instantiate(env.Topology, spec.Sub, t.env)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("make task %s: %w", spec.ID, err)
+	}
+	t.graph = graph
+	t.ctx = graph.NewContext(ctx)
+	if err := t.graph.RestoreTimers(restored.Timers); err != nil {
+		cancel()
+		return nil, fmt.Errorf("restore timers of task %s: %w", spec.ID, err)
+	}
+	if err := t.makeInputs(); err != nil {
+		cancel()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Task) addOutput(s OutputSpec) *output {
+	o := newOutput(t, s.Topic, s.Internal, s.Partitions)
+	t.outputs[s.Topic] = o
+	if s.Internal {
+		t.repartition = append(t.repartition, o)
+	}
+	return o
+}
+
+func (t *Task) makeInputs() error {
+	var aligned []barrier.AlignInput
+	var timed []barrier.TimeInput
+	for i, s := range t.spec.Inputs {
+		src := t.graph.Source(s.TP.Topic)
+		if src == nil {
+			return fmt.Errorf("task %s has no source for topic %s", t.spec.ID, s.TP.Topic)
+		}
+		in := &input{spec: s, index: i, align: -1, src: src}
+		if s.Internal {
+			in.align = len(aligned)
+			aligned = append(aligned, barrier.AlignInput{Partition: s.TP, Forward: s.Forward, Cycle: s.Cycle})
+		} else {
+			next, ok := t.restored.External[s.TP]
+			if !ok {
+				return fmt.Errorf("checkpoint %d holds no offset of %s", t.restored.LastBarrier, s.TP)
+			}
+			in.next = next
+			t.external[s.TP] = in
+		}
+		timed = append(timed, barrier.TimeInput{Partition: s.TP, Source: !s.Internal, Forward: s.Forward, Cycle: s.Cycle})
+		t.inputs = append(t.inputs, in)
+	}
+	t.times = barrier.NewTimes(timed, t.restored.Times, t.spec.IdleTimeout.Milliseconds(), t.monoMillis())
+	var err error
+	t.aligner, err = barrier.NewAligner(barrier.AlignConfig{
+		Life: t.spec.Life, Inputs: aligned, Lineages: t.spec.Lineages, Positions: t.restored.Positions,
+		LogEnd: t.spec.LogEnd, HoldLimit: t.spec.HoldLimit, Rules: t.spec.Rules.Rules,
+	})
+	if err != nil {
+		return fmt.Errorf("align task %s: %w", t.spec.ID, err)
+	}
+	for _, p := range t.restored.Positions {
+		for _, in := range t.inputs {
+			if in.spec.TP == p.Partition {
+				in.next = readFrom(p)
+			}
+		}
+	}
+	return nil
+}
+
+// readFrom is the offset from which a partition is read again: the smallest
+// that a channel still needs.
+func readFrom(p barrier.PartitionPosition) int64 {
+	next := p.Next
+	for _, c := range p.Channels {
+		next = min(next, c.Offset+1)
+	}
+	return next
+}
+
+// subscribe begins to fetch the inputs; called on the worker.
+func (t *Task) subscribe(f *kafka.Fetcher) error {
+	for _, in := range t.inputs {
+		iso := kafka.ReadCommitted
+		if in.spec.Internal {
+			iso = kafka.ReadUncommitted
+		}
+		in.since = t.now
+		in.fetched = in.next
+		sub, err := f.Subscribe(kafka.SubscribeOptions{
+			TP: in.spec.TP, Isolation: iso, Offset: in.next, MaxBytes: t.spec.InputBytes,
+			Sink: func(b *kafka.Batch) { t.worker.deliver(t, in, b) },
+		})
+		if err != nil {
+			return fmt.Errorf("fetch %s: %w", in.spec.TP, err)
+		}
+		in.sub, in.gen = sub, sub.Generation()
+	}
+	return nil
+}
+
+// receive takes a delivered batch into its queue.
+func (t *Task) receive(in *input, b *kafka.Batch) {
+	if t.closed || t.failed {
+		b.Release()
+		return
+	}
+	if b.Err != nil {
+		err := b.Err
+		stale := b.Generation != in.gen
+		b.Release()
+		if !stale {
+			t.protocol.InputLost(t, in.spec.TP, err)
+		}
+		return
+	}
+	if err := in.add(b, &t.reader); err != nil {
+		t.fail(fmt.Errorf("repartition topic %s holds a record that is not tidegate's: %w; internal topics must be written by this application only", in.spec.TP, err))
+		return
+	}
+	if in.empty() {
+		if in.since.IsZero() {
+			in.since = t.now
+		}
+	} else {
+		in.since = time.Time{}
+	}
+}
+
+// trigger begins checkpoint n.
+func (t *Task) trigger(n ids.CheckpointID, stop bool) {
+	if t.failed || t.parked {
+		return
+	}
+	if stop {
+		t.stopAt = n
+	}
+	if t.aligner.Trigger(n) {
+		t.snapshot(n)
+	}
+}
+
+// decided hears how n ended.
+func (t *Task) decided(n ids.CheckpointID, completed bool) {
+	if t.failed {
+		return
+	}
+	if released, again := t.aligner.Decided(n); released {
+		t.release(again)
+	}
+	if t.stopAt == n && !completed {
+		t.stopAt, t.parked = ids.NoCheckpoint, false
+	}
+}
+
+// release puts held records back before their queues and reads dropped ones
+// again (R9).
+func (t *Task) release(again []barrier.Reread) {
+	for _, in := range t.inputs {
+		if in.spec.Internal {
+			for _, r := range again {
+				if r.Input == in.align {
+					in.clear()
+					in.gen = in.sub.Seek(r.Offset)
+					in.fetched = r.Offset
+				}
+			}
+			in.unhold()
+		}
+		if in.empty() && in.since.IsZero() {
+			in.since = t.now
+		} else if !in.empty() {
+			in.since = time.Time{}
+		}
+	}
+}
+
+// setLog moves the position in the control log.
+func (t *Task) setLog(end int64) {
+	if t.aligner.SetLog(end) {
+		for _, in := range t.inputs {
+			in.stopped = false
+		}
+	}
+}
+
+func (t *Task) fail(err error) {
+	if t.failed || t.closed {
+		return
+	}
+	t.failed = true
+	t.discardOpen()
+	t.protocol.Failed(t, err)
+}
+
+// close ends the task; nothing of it is handed to the protocol afterwards.
+func (t *Task) close() {
+	if t.closed {
+		return
+	}
+	t.closed = true
+	t.cancel()
+	for _, in := range t.inputs {
+		if in.sub != nil {
+			in.sub.Close()
+		}
+		in.clear()
+	}
+	t.discardOpen()
+	t.Discard()
+}
+
+// Discard closes a task that was never adopted.
+func (t *Task) Discard() {
+	t.cancel()
+	if t.graph != nil {
+		if err := t.graph.Close(); err != nil {
+			t.protocol.Closed(t, err)
+		}
+	}
+	if t.restored.Engine != nil {
+		_ = t.restored.Engine.Close() // its folder is removed; nothing is kept
+		t.restored.Engine = nil
+	}
+}
+
+func (t *Task) wallMillis() int64 { return t.now.UnixMilli() }
+
+// monoMillis is the monotonic clock that barrier.Times takes.
+func (t *Task) monoMillis() int64 { return t.now.Sub(t.started).Milliseconds() }

@@ -1,0 +1,248 @@
+package tasks
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+)
+
+// housekeeping is how often a worker looks at timers and idle outputs when no
+// batch comes.
+const housekeeping = 50 * time.Millisecond
+
+// Worker is one goroutine that owns tasks. Its methods may be called from any
+// goroutine; commands are carried out in order.
+type Worker struct {
+	fetcher  *kafka.Fetcher
+	protocol Protocol
+
+	mu       sync.Mutex
+	commands []func()
+	arrived  []delivery
+	wake     chan struct{}
+	logEnd   int64
+
+	// Below: the goroutine's own.
+	tasks    []*Task
+	seenLog  int64
+	spareC   []func()
+	spareA   []delivery
+	lastTick time.Time
+	quit     bool
+	done     chan struct{}
+}
+
+type delivery struct {
+	t  *Task
+	in *input
+	b  *kafka.Batch
+}
+
+// NewWorker starts a worker; Stop ends it.
+func NewWorker(f *kafka.Fetcher, p Protocol) *Worker {
+	w := &Worker{fetcher: f, protocol: p, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+func (w *Worker) command(f func()) {
+	w.mu.Lock()
+	w.commands = append(w.commands, f)
+	w.mu.Unlock()
+	w.poke()
+}
+
+func (w *Worker) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// deliver is called on fetch goroutines.
+func (w *Worker) deliver(t *Task, in *input, b *kafka.Batch) {
+	w.mu.Lock()
+	w.arrived = append(w.arrived, delivery{t, in, b})
+	w.mu.Unlock()
+	w.poke()
+}
+
+// Adopt gives the worker a task; running is called on the worker once it
+// fetches.
+func (w *Worker) Adopt(t *Task, running func()) {
+	w.command(func() {
+		t.worker, t.now = w, time.Now()
+		t.setLog(max(w.seenLog, t.spec.LogEnd))
+		w.tasks = append(w.tasks, t)
+		if err := t.subscribe(w.fetcher); err != nil {
+			t.fail(err)
+			return
+		}
+		running()
+	})
+}
+
+// Revoke closes the tasks of an incarnation (all tasks for 0); the channel is
+// closed when the worker did so. A long user call delays it.
+func (w *Worker) Revoke(inc ids.Incarnation) <-chan struct{} {
+	done := make(chan struct{})
+	w.command(func() {
+		keep := w.tasks[:0]
+		for _, t := range w.tasks {
+			if inc == 0 || t.spec.Incarnation == inc {
+				t.close()
+			} else {
+				keep = append(keep, t)
+			}
+		}
+		clear(w.tasks[len(keep):])
+		w.tasks = keep
+		close(done)
+	})
+	return done
+}
+
+// Trigger begins checkpoint n on the tasks of an incarnation; with stop they
+// stop behind its barrier.
+func (w *Worker) Trigger(inc ids.Incarnation, n ids.CheckpointID, stop bool) {
+	w.command(func() {
+		for _, t := range w.tasks {
+			if t.spec.Incarnation == inc {
+				t.now = time.Now()
+				t.trigger(n, stop)
+			}
+		}
+	})
+}
+
+// Decided tells the tasks how checkpoint n ended.
+func (w *Worker) Decided(n ids.CheckpointID, completed bool) {
+	w.command(func() {
+		for _, t := range w.tasks {
+			t.decided(n, completed)
+		}
+	})
+}
+
+// SetLog hands over the position in the control log, behind the commands that
+// came before it: a task sees a Trigger before the position passes it.
+func (w *Worker) SetLog(end int64) {
+	w.mu.Lock()
+	moved := end > w.logEnd
+	w.logEnd = max(w.logEnd, end)
+	w.mu.Unlock()
+	if moved {
+		w.poke()
+	}
+}
+
+// Stop closes all tasks and ends the goroutine.
+func (w *Worker) Stop() {
+	w.command(func() {
+		for _, t := range w.tasks {
+			t.close()
+		}
+		w.tasks, w.quit = nil, true
+	})
+	<-w.done
+}
+
+func (w *Worker) run() {
+	defer close(w.done)
+	timer := time.NewTimer(housekeeping)
+	defer timer.Stop()
+	for {
+		w.drain()
+		if w.quit {
+			return
+		}
+		now := time.Now()
+		w.tick(now)
+		full, room := w.protocol.Congested()
+		if !full {
+			room = nil
+		}
+		if !full && w.stepAll(now) {
+			w.flush(now.Add(-Linger))
+			continue
+		}
+		next := w.flush(now.Add(-Linger))
+		wait := housekeeping
+		if !next.IsZero() {
+			wait = min(wait, max(next.Add(Linger).Sub(now), 100*time.Microsecond))
+		}
+		timer.Reset(wait)
+		select {
+		case <-w.wake:
+		case <-timer.C:
+		case <-room:
+		}
+	}
+}
+
+// drain carries out commands and takes batches in, in the order in which they
+// came within each kind. Commands go first: a batch of a revoked task finds it
+// closed.
+func (w *Worker) drain() {
+	w.mu.Lock()
+	commands, arrived, end := w.commands, w.arrived, w.logEnd
+	w.commands, w.arrived = w.spareC[:0], w.spareA[:0]
+	w.mu.Unlock()
+	for _, f := range commands {
+		f()
+	}
+	now := time.Now()
+	for _, d := range arrived {
+		d.t.now = now
+		d.t.receive(d.in, d.b)
+	}
+	clear(commands)
+	clear(arrived)
+	w.spareC, w.spareA = commands, arrived
+	if end > w.seenLog {
+		w.seenLog = end
+		for _, t := range w.tasks {
+			t.setLog(end)
+		}
+	}
+}
+
+func (w *Worker) stepAll(now time.Time) (progress bool) {
+	for _, t := range w.tasks {
+		t.now = now
+		if t.step() {
+			progress = true
+		}
+	}
+	return progress
+}
+
+// flush hands over open batches that are older than the limit, and returns
+// when the oldest of the others was opened.
+func (w *Worker) flush(limit time.Time) (oldest time.Time) {
+	for _, t := range w.tasks {
+		if t.failed || len(t.open) == 0 {
+			continue
+		}
+		if o := t.flushOpen(limit); !o.IsZero() && (oldest.IsZero() || o.Before(oldest)) {
+			oldest = o
+		}
+	}
+	return oldest
+}
+
+// tick announces times now and then.
+func (w *Worker) tick(now time.Time) {
+	if now.Sub(w.lastTick) < housekeeping {
+		return
+	}
+	w.lastTick = now
+	for _, t := range w.tasks {
+		if !t.failed && !t.parked {
+			t.now = now
+			t.announceAlone()
+		}
+	}
+}
