@@ -1,0 +1,11 @@
+// Package integration holds the tests that need real servers: a Kafka broker, an S3
+// server, processes that are killed.
+package integration
+
+import (
+	"testing"
+
+	"github.com/tidegate/tidegate/integration/servers"
+)
+
+func TestMain(m *testing.M) { servers.TestMain(m) }

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package servers
+
+import (
+	"strconv"
+	"syscall"
+)
+
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func endWithParent(pid int) func() {
+	return watchdog(`kill -9 -"$0" 2>/dev/null`, strconv.Itoa(pid))
+}
+
+func supportsXattr(string) bool { return true }
