@@ -235,15 +235,15 @@ func (t *Task) walkFrom(in *input, run *barrier.Segment, from int) (i int, err e
 			err = t.recovered(p)
 		}
 	}()
-	c := t.ctx
+	c := &t.ctx
 	for i = from; i < len(run.Records); i++ {
 		r := &run.Records[i]
 		c.StreamTime = streamTime(t.times.Record(in.index, run.Channel.Task, r.Timestamp))
 		if err = in.src(c, r); err != nil {
 			return i, err
 		}
-		if c.StreamTime >= t.graph.StreamDue() {
-			if err = t.graph.Advance(c, c.StreamTime, t.wallMillis()); err != nil {
+		if c.StreamTime >= t.graph.NextStreamTime() {
+			if err = t.graph.Punctuate(c, c.StreamTime); err != nil {
 				return i, err
 			}
 		}
@@ -254,7 +254,7 @@ func (t *Task) walkFrom(in *input, run *barrier.Segment, from int) (i int, err e
 // recovered turns a panic of user code into the record's error and asks the
 // handler. REQUIRES: called in the deferred function.
 func (t *Task) recovered(p any) error {
-	return t.env.Fail(t.graph.RecoverError(t.ctx, p))
+	return t.env.Fail(t.graph.RecoverError(p))
 }
 
 // streamTime is stream time as operators see it: -1 before the first record.
@@ -268,22 +268,24 @@ func streamTime(ts int64) int64 {
 // advanceTimers drops expired windows and fires timers that are due.
 func (t *Task) advanceTimers() {
 	st := streamTime(t.times.Advance(t.monoMillis()))
-	if st == t.advanced && st < t.graph.StreamDue() && t.wallMillis() < t.graph.WallDue() {
+	if st < t.graph.NextStreamTime() && t.wallMillis() < t.graph.NextWallClock() {
 		return
 	}
-	t.advanced = st
-	if err := t.advance(st); err != nil {
+	if err := t.punctuate(st); err != nil {
 		t.fail(err)
 	}
 }
 
-func (t *Task) advance(st int64) (err error) {
+func (t *Task) punctuate(st int64) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = t.recovered(p)
 		}
 	}()
-	return t.graph.Advance(t.ctx, st, t.wallMillis())
+	if err := t.graph.Punctuate(&t.ctx, st); err != nil {
+		return err
+	}
+	return t.graph.PunctuateWallClock(&t.ctx, t.wallMillis())
 }
 
 // snapshot is what happens at barrier n, in R14's order.
@@ -326,7 +328,7 @@ func (t *Task) fixState(s *Snapshot) bool {
 	}
 	s.Positions = t.aligner.Positions()
 	s.Times = t.times.State()
-	s.Timers = t.graph.AppendTimers(nil)
+	s.Timers = t.graph.SnapshotTimers()
 	for tp, in := range t.external {
 		s.External[tp] = in.next
 	}
@@ -339,5 +341,5 @@ func (t *Task) flushCaches() (err error) {
 			err = t.recovered(p)
 		}
 	}()
-	return t.graph.Flush(t.ctx)
+	return t.graph.Flush(&t.ctx)
 }

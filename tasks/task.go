@@ -52,7 +52,7 @@ type Task struct {
 	worker   *Worker
 	graph    *operators.Graph
 	restored Restored
-	ctx      *operators.Context
+	ctx      operators.Context
 	env      *taskEnv
 	cancel   context.CancelFunc
 
@@ -74,10 +74,9 @@ type Task struct {
 	failed      bool
 	closed      bool
 
-	now      time.Time // of the worker's loop
-	started  time.Time
-	records  int
-	advanced int64 // stream time of the last Advance
+	now     time.Time // of the worker's loop
+	started time.Time
+	records int
 }
 
 // ID returns the task's id.
@@ -101,13 +100,13 @@ func New(spec Spec, protocol Protocol, restored Restored, env EnvConfig) (*Task,
 	for _, o := range spec.Outputs {
 		t.addOutput(o)
 	}
-	graph, err := operators.Instantiate(env.Topology, spec.Sub, t.env)
+	graph, err := operators.Instantiate(spec.Sub, t.env)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("make task %s: %w", spec.ID, err)
 	}
 	t.graph = graph
-	t.ctx = graph.NewContext(ctx)
+	t.ctx.Ctx = ctx
 	if err := t.graph.RestoreTimers(restored.Timers); err != nil {
 		cancel()
 		return nil, fmt.Errorf("restore timers of task %s: %w", spec.ID, err)
@@ -132,8 +131,8 @@ func (t *Task) makeInputs() error {
 	var aligned []barrier.AlignInput
 	var timed []barrier.TimeInput
 	for i, s := range t.spec.Inputs {
-		src := t.graph.Source(s.TP.Topic)
-		if src == nil {
+		src, ok := t.graph.Source(s.TP.Topic)
+		if !ok {
 			return fmt.Errorf("task %s has no source for topic %s", t.spec.ID, s.TP.Topic)
 		}
 		in := &input{spec: s, index: i, align: -1, src: src}
