@@ -87,7 +87,7 @@ func (c *ProcessorContext[K, V]) Store[SK, SV any](def *KVDef[SK, SV]) (*KV[SK, 
 	if err != nil {
 		return nil, err
 	}
-	return &KV[SK, SV]{s}, nil
+	return &KV[SK, SV]{in: s, null: nullOf(def.vs), fault: c.in.Fault}, nil
 }
 
 // WindowStore opens a window store that was passed to Process.
@@ -96,7 +96,7 @@ func (c *ProcessorContext[K, V]) WindowStore[SK, SV any](def *WindowKVDef[SK, SV
 	if err != nil {
 		return nil, err
 	}
-	return &WindowKV[SK, SV]{s}, nil
+	return &WindowKV[SK, SV]{in: s, null: nullOf(def.vs), fault: c.in.Fault}, nil
 }
 
 // Process runs a processor on the stream. newProcessor is called once per task;

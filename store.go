@@ -38,24 +38,45 @@ func (d *KVDef[K, V]) store(b *Builder) topology.Store {
 }
 
 // KV is an open key-value store. Values are shared with the cache: a value from
-// Get may be changed if it is then Put.
-type KV[K, V any] struct{ in *state.KVStore[K, V] }
+// Get may be changed if it is then Put. An error of a store ends the task even
+// if the processor ignores it.
+type KV[K, V any] struct {
+	in    *state.KVStore[K, V]
+	null  func(V) bool
+	fault func(error) error
+}
+
+// nullOf returns the test for the null of a type that has one, else nil.
+func nullOf[T any](s serde.Serde[T]) func(T) bool {
+	if n, ok := s.(serde.NullSerde[T]); ok {
+		return n.IsNull
+	}
+	return nil
+}
 
 // Get returns the value of k and whether there is one.
-func (s *KV[K, V]) Get(k K) (V, bool, error) { return s.in.Get(k) }
+func (s *KV[K, V]) Get(k K) (V, bool, error) {
+	v, ok, err := s.in.Get(k)
+	return v, ok, s.fault(err)
+}
 
-// Put makes v the value of k.
-func (s *KV[K, V]) Put(k K, v V) error { return s.in.Put(k, v) }
+// Put makes v the value of k. A missing Opt deletes k.
+func (s *KV[K, V]) Put(k K, v V) error {
+	if s.null != nil && s.null(v) {
+		return s.Delete(k)
+	}
+	return s.fault(s.in.Put(k, v))
+}
 
 // Delete removes k; a missing key is no error.
-func (s *KV[K, V]) Delete(k K) error { return s.in.Delete(k) }
+func (s *KV[K, V]) Delete(k K) error { return s.fault(s.in.Delete(k)) }
 
 // All calls yield for every entry in the order of serialised keys until it
 // returns false. The store must not be changed from yield.
 func (s *KV[K, V]) All(yield func(K, V) bool) error {
 	it, err := s.in.Scan(nil, nil, false)
 	if err != nil {
-		return err
+		return s.fault(err)
 	}
 	defer func() { _ = it.Close() }()
 	for it.Next() {
@@ -63,7 +84,7 @@ func (s *KV[K, V]) All(yield func(K, V) bool) error {
 			return nil
 		}
 	}
-	return it.Err()
+	return s.fault(it.Err())
 }
 
 // WindowKVDef defines a window store.
@@ -95,16 +116,30 @@ func (d *WindowKVDef[K, V]) store(b *Builder) topology.Store {
 }
 
 // WindowKV is an open window store. Starts are in milliseconds since the epoch.
-type WindowKV[K, V any] struct{ in *state.WindowStore[K, V] }
+// Errors are as with KV.
+type WindowKV[K, V any] struct {
+	in    *state.WindowStore[K, V]
+	null  func(V) bool
+	fault func(error) error
+}
 
 // Get returns the value of k in the window that begins at start.
-func (s *WindowKV[K, V]) Get(k K, start int64) (V, bool, error) { return s.in.Get(k, start) }
+func (s *WindowKV[K, V]) Get(k K, start int64) (V, bool, error) {
+	v, ok, err := s.in.Get(k, start)
+	return v, ok, s.fault(err)
+}
 
-// Put makes v the value of k in the window that begins at start.
-func (s *WindowKV[K, V]) Put(k K, start int64, v V) error { return s.in.Put(k, start, v) }
+// Put makes v the value of k in the window that begins at start. A missing Opt
+// deletes it.
+func (s *WindowKV[K, V]) Put(k K, start int64, v V) error {
+	if s.null != nil && s.null(v) {
+		return s.Delete(k, start)
+	}
+	return s.fault(s.in.Put(k, start, v))
+}
 
 // Delete removes k from the window that begins at start.
-func (s *WindowKV[K, V]) Delete(k K, start int64) error { return s.in.Delete(k, start) }
+func (s *WindowKV[K, V]) Delete(k K, start int64) error { return s.fault(s.in.Delete(k, start)) }
 
 // Range calls yield for the entries of the windows that begin in [from, to), by
 // start and then by serialised key, until it returns false. The store must not
@@ -112,7 +147,7 @@ func (s *WindowKV[K, V]) Delete(k K, start int64) error { return s.in.Delete(k, 
 func (s *WindowKV[K, V]) Range(from, to int64, yield func(start int64, k K, v V) bool) error {
 	it, err := s.in.Scan(from, to, false)
 	if err != nil {
-		return err
+		return s.fault(err)
 	}
 	defer func() { _ = it.Close() }()
 	for it.Next() {
@@ -120,5 +155,5 @@ func (s *WindowKV[K, V]) Range(from, to int64, yield func(start int64, k K, v V)
 			return nil
 		}
 	}
-	return it.Err()
+	return s.fault(it.Err())
 }

@@ -32,7 +32,7 @@
 //
 //  1. A graph belongs to one goroutine, that of the task.
 //  2. No step reads a clock. Time is [Context.StreamTime] and the argument of
-//     [Graph.Advance].
+//     [Graph.Punctuate] and [Graph.PunctuateWallClock].
 //  3. After a step returned, timestamp and headers of the context may be
 //     anything; who calls twice restores them in between.
 //  4. What a store keeps never aliases a fetch buffer.

@@ -98,8 +98,11 @@ func (c *Context) recordError(kind ErrorKind, err error) *RecordError {
 // RecoverError turns the value of a recovered panic into the error of the
 // record that was being processed, and undoes a half-done aggregation. It must
 // be called in the deferred function, so that the stack is still there.
-func (g *Graph) RecoverError(c *Context, p any) *RecordError {
-	c.g = g
+func (g *Graph) RecoverError(p any) *RecordError {
+	c := g.cur
+	if c == nil {
+		c = &g.idle
+	}
 	err, ok := p.(error)
 	if !ok {
 		err = fmt.Errorf("%v", p)

@@ -25,15 +25,20 @@ type Graph struct {
 	cache   *state.Cache
 	sources map[string]SourceFunc
 	flush   []func() error
-	advance []func(streamTime int64) error
 	close   []func() error
 	timers  timers
-	idle    Context // for Init and Close
+	idle    Context  // for Init
+	cur     *Context // of the record or punctuation that runs
 }
 
 // Instantiate builds a subtopology for the task of env. Processors are
-// initialised; stores must hold what a restore puts there.
-func Instantiate(res *topology.Resolved, sub *topology.Subtopology, env Env) (*Graph, error) {
+// initialised; stores must hold what a restore puts there. The subtopology is
+// one of a Resolved topology.
+func Instantiate(sub *topology.Subtopology, env Env) (*Graph, error) {
+	res := sub.Resolved()
+	if res == nil {
+		return nil, errors.New("instantiate: the subtopology is not resolved: take it from Topology.Resolve")
+	}
 	g := &Graph{env: env, res: res, cache: state.NewCache(env.CacheBytes()), sources: map[string]SourceFunc{}}
 	g.timers.reset()
 	g.idle = Context{g: g, StreamTime: -1, RecordContext: record.RecordContext{Ctx: context.Background(), Partition: -1, Offset: -1}}
@@ -75,14 +80,12 @@ func (g *Graph) addSource(topic string, f SourceFunc) {
 	}
 }
 
-// NewContext returns a context for the graph's source functions.
-func (g *Graph) NewContext(ctx context.Context) *Context {
-	return &Context{g: g, StreamTime: -1, RecordContext: record.RecordContext{Ctx: ctx, Partition: -1, Offset: -1}}
+// Source returns the function that takes the records of a topic, and whether
+// the subtopology reads it.
+func (g *Graph) Source(topic string) (SourceFunc, bool) {
+	f, ok := g.sources[topic]
+	return f, ok
 }
-
-// Source returns the function that takes the records of a topic, or nil when
-// the subtopology does not read it.
-func (g *Graph) Source(topic string) SourceFunc { return g.sources[topic] }
 
 // Cache is the write-back cache of the graph's stores.
 func (g *Graph) Cache() *state.Cache { return g.cache }

@@ -49,17 +49,22 @@ func Process[K, V, K2, V2 any](name string, open func(*ProcessorContext[K2, V2])
 			if !n.Value() {
 				opt = record.Some(v)
 			}
-			p.keyIsNull = n.Key()
-			return p.run(c, func() error { return fs.Process(k, opt) })
+			outer := p.begin(c, n.Key())
+			return p.end(outer, fs.Process(k, opt))
 		}), nil
 	}
 }
 
-// run calls user code with c as the present record.
-func (p *ProcessorContext[K2, V2]) run(c *Context, f func() error) error {
-	outer := p.c
-	p.c, c.node, p.fault = c, p.node, nil
-	err := f()
+// begin makes c's record the present one while user code runs.
+func (p *ProcessorContext[K2, V2]) begin(c *Context, keyIsNull bool) (outer *Context) {
+	outer = p.c
+	p.c, c.node, p.keyIsNull, p.fault = c, p.node, keyIsNull, nil
+	return outer
+}
+
+// end judges what the user code returned.
+func (p *ProcessorContext[K2, V2]) end(outer *Context, err error) error {
+	c := p.c
 	p.c = outer
 	if p.fault != nil {
 		return p.fault
@@ -138,8 +143,8 @@ func (p *ProcessorContext[K2, V2]) Schedule(every time.Duration, kind TimeKind, 
 	return p.g.timers.add(&Timer{
 		node: p.name, ordinal: id, every: every.Milliseconds(), kind: kind,
 		f: func(c *Context, now int64) error {
-			p.keyIsNull = false
-			return p.run(c, func() error { return f(now) })
+			outer := p.begin(c, false)
+			return p.end(outer, f(now))
 		},
 	}, p.c.StreamTime), nil
 }
@@ -161,7 +166,7 @@ func OpenWindows[K, V, K2, V2 any](p *ProcessorContext[K2, V2], name string, ks 
 	_, opened := p.b.stores[name]
 	st, err := openWindows(p.b, name, ks, vs)
 	if err == nil && !opened {
-		p.g.advance = append(p.g.advance, newExpiry(Windows{Size: 1, Grace: retention, Advance: retention}, st.ExpireBefore).advance)
+		p.g.timers.expire(newExpiry(Windows{Size: 1, Grace: retention, Advance: max(1, retention/8)}, st.ExpireBefore))
 	}
 	return st, err
 }

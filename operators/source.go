@@ -11,8 +11,9 @@ import (
 func Source[K, V any](ks serde.Serde[K], vs serde.Serde[V]) Factory {
 	keyNull, valueNull := nullsOf(ks), nullsOf(vs)
 	return func(b *Build, outs []any) (any, error) {
-		next, node := next[K, V](outs), b.id()
+		next, node, g := next[K, V](outs), b.id(), b.g
 		return SourceFunc(func(c *Context, r *record.Raw) error {
+			g.cur, c.g, c.node = c, g, node
 			c.Offset, c.Timestamp, c.Headers = r.Offset, r.Timestamp, r.Headers
 			var (
 				k   K

@@ -42,6 +42,7 @@ const unset = math.MinInt64
 
 type timers struct {
 	all                []*Timer
+	expiries           []*expiry
 	streamDue, wallDue int64
 }
 
@@ -60,9 +61,17 @@ func (ts *timers) add(t *Timer, streamTime int64) *Timer {
 	return t
 }
 
-// findDue drops cancelled timers and finds the earliest due times.
+func (ts *timers) expire(e *expiry) {
+	ts.expiries = append(ts.expiries, e)
+	ts.findDue()
+}
+
+// findDue finds the earliest due times.
 func (ts *timers) findDue() {
 	ts.reset()
+	for _, e := range ts.expiries {
+		ts.streamDue = min(ts.streamDue, e.due)
+	}
 	for _, t := range ts.all {
 		switch {
 		case t.cancelled:
@@ -74,42 +83,50 @@ func (ts *timers) findDue() {
 	}
 }
 
-// StreamDue is the stream time at which Advance has something to do:
+// NextStreamTime is the stream time at which Punctuate has something to do:
 // math.MaxInt64 when never.
-func (g *Graph) StreamDue() int64 { return g.timers.streamDue }
+func (g *Graph) NextStreamTime() int64 { return g.timers.streamDue }
 
-// WallDue is the wall-clock time at which Advance has something to do, in
-// milliseconds since the epoch: math.MaxInt64 when never, and in the past when
-// a timer waits to see the clock.
-func (g *Graph) WallDue() int64 { return g.timers.wallDue }
+// NextWallClock is the wall-clock time at which PunctuateWallClock has
+// something to do, in milliseconds since the epoch: math.MaxInt64 when never,
+// and in the past when a timer waits to see the clock.
+func (g *Graph) NextWallClock() int64 { return g.timers.wallDue }
 
-// Advance drops expired windows and fires the timers that are due, in the order
-// of due time and registration, each at most once. Both times are in
-// milliseconds; c's record is the same afterwards.
-func (g *Graph) Advance(c *Context, streamTime, wallClock int64) error {
-	c.g, c.StreamTime = g, streamTime
-	for _, f := range g.advance {
-		if err := f(streamTime); err != nil {
+// Punctuate drops expired windows and fires the stream-time timers that are
+// due, in the order of due time and registration, each at most once. c's record
+// is the same afterwards.
+func (g *Graph) Punctuate(c *Context, streamTime int64) error {
+	g.cur, c.g, c.StreamTime = c, g, streamTime
+	if streamTime < g.timers.streamDue {
+		return nil
+	}
+	for _, e := range g.timers.expiries {
+		if err := e.advance(streamTime); err != nil {
 			return err
 		}
 	}
-	if streamTime < g.timers.streamDue && wallClock < g.timers.wallDue {
+	return g.fire(c, StreamTime, streamTime)
+}
+
+// PunctuateWallClock fires the wall-clock timers that are due at a time in
+// milliseconds since the epoch.
+func (g *Graph) PunctuateWallClock(c *Context, now int64) error {
+	g.cur, c.g = c, g
+	if now < g.timers.wallDue {
 		return nil
 	}
-	rec := c.RecordContext
-	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
-	err := g.fire(c, StreamTime, streamTime)
-	if err == nil {
-		err = g.fire(c, WallClock, wallClock)
-	}
-	c.RecordContext = rec
-	return err
+	return g.fire(c, WallClock, now)
 }
 
 // fire runs the due timers of one kind. The due time is moved before the call,
 // so that a failing timer does not fire for ever.
 func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
-	ts := &g.timers
+	rec, ts := c.RecordContext, &g.timers
+	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
+	defer func() {
+		c.RecordContext = rec
+		ts.compact()
+	}()
 	for {
 		var t *Timer
 		for _, x := range ts.all {
@@ -118,7 +135,7 @@ func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
 			}
 		}
 		if t == nil {
-			break
+			return nil
 		}
 		first := t.due == unset
 		t.next(now)
@@ -132,6 +149,10 @@ func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
 			return err
 		}
 	}
+}
+
+// compact forgets cancelled timers and finds the earliest due times.
+func (ts *timers) compact() {
 	live := ts.all[:0]
 	for _, t := range ts.all {
 		if !t.cancelled || t.ordinal >= 0 { // a restore must know it was cancelled
@@ -140,7 +161,7 @@ func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
 	}
 	clear(ts.all[len(live):])
 	ts.all = live
-	return nil
+	ts.findDue()
 }
 
 func (t *Timer) next(now int64) {
@@ -153,10 +174,11 @@ func (t *Timer) next(now int64) {
 
 const timersVersion = 1
 
-// AppendTimers appends the state of the stream-time timers that were scheduled
-// in Init, for the task's snapshot. The format is in docs/format/timers.md.
-func (g *Graph) AppendTimers(dst []byte) []byte {
-	dst = append(dst, timersVersion)
+// SnapshotTimers returns the state of the stream-time timers that were
+// scheduled in Init, for the task's snapshot. The format is in
+// docs/format/timers.md.
+func (g *Graph) SnapshotTimers() []byte {
+	dst := []byte{timersVersion}
 	for _, t := range g.timers.all {
 		if t.kind != StreamTime || t.ordinal < 0 {
 			continue
@@ -213,8 +235,12 @@ func decodeTimers(b []byte) ([]timerState, error) {
 }
 
 // RestoreTimers puts the due times of a snapshot back. Timers that the snapshot
-// does not know begin anew; entries without a timer are ignored.
+// does not know begin anew; entries without a timer are ignored, and so is an
+// empty snapshot, that of checkpoint 0.
 func (g *Graph) RestoreTimers(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
 	states, err := decodeTimers(b)
 	if err != nil {
 		return err

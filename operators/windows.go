@@ -35,6 +35,7 @@ func (w Windows) closed(start, streamTime int64) bool {
 }
 
 // expiry drops closed windows from a store when stream time closes new ones.
+// Steps do not wait for it: they refuse a closed window by themselves.
 type expiry struct {
 	w       Windows
 	drop    func(before int64) error
@@ -43,11 +44,11 @@ type expiry struct {
 }
 
 func newExpiry(w Windows, drop func(before int64) error) *expiry {
-	return &expiry{w: w, drop: drop, dropped: math.MinInt64, due: math.MinInt64}
+	return &expiry{w: w, drop: drop, dropped: math.MinInt64, due: 0}
 }
 
 func (e *expiry) advance(streamTime int64) error {
-	if streamTime < e.due || streamTime < 0 {
+	if streamTime < e.due {
 		return nil
 	}
 	step := e.w.advance()
@@ -80,10 +81,10 @@ func WindowedAggregation[K, V, A, WK any](
 		a := &windowAgg[K, V, A, WK]{
 			w: w, agg: agg, key: key, st: st, keyNull: nullsOf(ks),
 			next: nextChange[WK, A](outs), node: b.id(), m: b.g.env.Metrics(),
-			sendOld: b.node.SendOld, expiry: newExpiry(w, st.ExpireBefore),
+			sendOld: b.node.SendOld,
 		}
 		a.revert = func() (bool, error) { return st.Revert(a.at, a.atStart) }
-		b.g.advance = append(b.g.advance, a.expiry.advance)
+		b.g.timers.expire(newExpiry(w, st.ExpireBefore))
 		return Next[K, V](a.process), nil
 	}
 }
@@ -98,7 +99,6 @@ type windowAgg[K, V, A, WK any] struct {
 	node    int32
 	m       *Metrics
 	sendOld bool
-	expiry  *expiry
 
 	at      K // what revert is about
 	atStart int64
@@ -109,9 +109,6 @@ func (a *windowAgg[K, V, A, WK]) process(c *Context, k K, v V, n record.Null) er
 	if n != 0 || a.keyNull.is(k) || a.agg.skip.is(v) {
 		a.m.NullDropped.Add(1)
 		return nil
-	}
-	if err := a.expiry.advance(c.StreamTime); err != nil {
-		return err
 	}
 	ts, h := c.Timestamp, c.Headers
 	step := a.w.advance()

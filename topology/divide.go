@@ -24,6 +24,8 @@ type Subtopology struct {
 	Topics, Steps, Writes []string
 	// Stores are sorted by name.
 	Stores []*Store
+
+	resolved *Resolved
 }
 
 // Subtopologies returns the parts in number order.

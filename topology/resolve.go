@@ -23,6 +23,7 @@ type Resolved struct {
 	steps map[string]int32 // partitions of repartition steps
 	tops  map[string]int32 // partitions of external topics
 	tasks []int32          // by subtopology
+	bound []*Subtopology
 }
 
 // InternalTopic is a repartition topic to create or verify.
@@ -66,8 +67,20 @@ func (t *Topology) Resolve(applicationID string, partitions map[string]int32) (*
 		return nil, errors.Join(errs...)
 	}
 	r.countTasks()
+	for _, s := range t.subs {
+		c := *s
+		c.resolved = r
+		r.bound = append(r.bound, &c)
+	}
 	return r, nil
 }
+
+// Subtopologies returns the parts in number order, bound to this Resolved.
+func (r *Resolved) Subtopologies() []*Subtopology { return r.bound }
+
+// Resolved returns what the subtopology was taken from, or nil when that is a
+// Topology.
+func (s *Subtopology) Resolved() *Resolved { return s.resolved }
 
 // takeTopics copies the counts of the external topics and reports missing ones.
 func (r *Resolved) takeTopics(partitions map[string]int32) []error {
