@@ -145,10 +145,10 @@ func (in *alignInput) find(t ids.TaskID) (int, bool) {
 // The task offers the segment at the head of each partition's queue, in offset
 // order. Per channel, while checkpoint n aligns:
 //
-//	            barrier n               snapshot, or n is decided
-//	 open ────────────────────▶ waits ────────────────────────────▶ open
-//	 records are delivered      records are held or dropped; held ones go back
-//	                            to the head of the queue
+//	           barrier n               snapshot, or n is decided
+//	open ────────────────────▶ waits ────────────────────────────▶ open
+//	records are delivered      records are held or dropped; held ones go back
+//	                           to the head of the queue
 //
 // The snapshot is due when all forward channels wait. Cycle channels are not
 // awaited, but one whose barrier n came early waits like any other: what

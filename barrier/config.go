@@ -1,21 +1,35 @@
 package barrier
 
-import "github.com/tidegate/tidegate/internal/ids"
+import (
+	"fmt"
+
+	"github.com/tidegate/tidegate/internal/ids"
+)
 
 // State is what an instance is doing, as its user sees it.
 type State uint8
 
 // The states of an instance.
+//
+//	Joining ──▶ Restoring ──▶ Running ──▶ Stopping ──▶ Stopped
+//	   ▲            │            │
+//	   └────────────┴────────────┘  Rollback; any state ──▶ Failed
 const (
 	StateJoining   State = iota // reading the log, joining the group, waiting for a Start
 	StateRestoring              // tasks are being restored
-	StateRunning                // all tasks of the instance run
+	StateRunning                // all tasks of the instance run (it may have none)
 	StateStopping               // a clean stop is under way
 	StateStopped                // ended
 	StateFailed                 // ended with an error
 )
 
-// Config is what a Machine needs to know. All times are in milliseconds.
+// String returns the state's name in lower case.
+func (s State) String() string {
+	return [...]string{"joining", "restoring", "running", "stopping", "stopped", "failed"}[s]
+}
+
+// Config is what a Machine needs to know. All times are in milliseconds; zero
+// times get the defaults of DefaultConfig.
 type Config struct {
 	App         string         // application id
 	Self        ids.InstanceID // drawn anew at every start
@@ -24,30 +38,82 @@ type Config struct {
 	Tasks       TaskSet        // all tasks of the topology; includes 0_0
 	TxnIDs      int            // transactional ids to register at first
 
-	Interval           int64 // between Triggers
-	CheckpointTimeout  int64 // Trigger to Complete
-	ToleratedAborts    int   // in a row; one more is a failure
-	TransactionTimeout int64
-	SessionTimeout     int64
-	ExpectedRestart    int64 // longest restart (R22)
-	ShutdownDeadline   int64
-	Settle             int64 // wait after the last Assigned of a generation (R24)
-	LeaveGrace         int64 // wait for the others to leave as well before rejoining
-	AppendRetry        int64 // repeat an own record that was not read back
-	Retain             int   // completed checkpoints kept, at least 1
+	Interval           int64 // between Triggers (10 s)
+	CheckpointTimeout  int64 // Trigger to Complete (60 s)
+	ToleratedAborts    int   // in a row; one more is a failure (default 2; -1 means none)
+	TransactionTimeout int64 // (10 min)
+	SessionTimeout     int64 // of the group (10 s)
+	ExpectedRestart    int64 // longest restart (5 min), R22
+	ShutdownDeadline   int64 // of a clean stop (30 s)
+	Settle             int64 // wait after the last Assigned of a generation, R24 (200)
+	LeaveGrace         int64 // wait for the others to leave as well before rejoining (500)
+	AppendRetry        int64 // repeat an own record that was not read back (2 s)
+	Retain             int   // completed checkpoints kept (3, at least 1)
 
 	Rules Rules
 }
 
+// DefaultConfig holds the defaults.
+var DefaultConfig = Config{
+	TxnIDs: 4, Interval: 10_000, CheckpointTimeout: 60_000, ToleratedAborts: 2,
+	TransactionTimeout: 600_000, SessionTimeout: 10_000, ExpectedRestart: 300_000,
+	ShutdownDeadline: 30_000, Settle: 200, LeaveGrace: 500, AppendRetry: 2000, Retain: 3,
+}
+
+// check fills in defaults and compares what must fit together (R22).
+func (c *Config) check() error {
+	d := &DefaultConfig
+	for _, f := range []struct{ field, def *int64 }{
+		{&c.Interval, &d.Interval}, {&c.CheckpointTimeout, &d.CheckpointTimeout},
+		{&c.TransactionTimeout, &d.TransactionTimeout}, {&c.SessionTimeout, &d.SessionTimeout},
+		{&c.ExpectedRestart, &d.ExpectedRestart}, {&c.ShutdownDeadline, &d.ShutdownDeadline},
+		{&c.Settle, &d.Settle}, {&c.LeaveGrace, &d.LeaveGrace}, {&c.AppendRetry, &d.AppendRetry},
+	} {
+		if *f.field == 0 {
+			*f.field = *f.def
+		}
+	}
+	switch {
+	case c.ToleratedAborts == 0:
+		c.ToleratedAborts = d.ToleratedAborts
+	case c.ToleratedAborts < 0:
+		c.ToleratedAborts = 0
+	}
+	if c.TxnIDs == 0 {
+		c.TxnIDs = d.TxnIDs
+	}
+	if c.Retain == 0 {
+		c.Retain = d.Retain
+	}
+	if len(c.Tasks) == 0 || !c.Tasks.Contains(ids.TaskID{}) {
+		return errNoTasks
+	}
+	if c.Self.IsZero() {
+		return fmt.Errorf("the instance has no name")
+	}
+	return CheckTimeouts(*c)
+}
+
+// CheckTimeouts is R22's first comparison: a transaction must outlive the
+// longest chain of tolerated aborts, a lost session and a restart.
+func CheckTimeouts(c Config) error {
+	need := (c.Interval+c.CheckpointTimeout)*int64(c.ToleratedAborts+1) + c.SessionTimeout + c.ExpectedRestart
+	if c.TransactionTimeout > need {
+		return nil
+	}
+	return fmt.Errorf("transaction timeout of %d ms is too short: (checkpoint interval %d + checkpoint timeout %d) × (tolerated aborts %d + 1) + session timeout %d + expected restart %d = %d ms must be less; raise WithTransactionTimeout (up to the broker's transaction.max.timeout.ms) or lower the others",
+		c.TransactionTimeout, c.Interval, c.CheckpointTimeout, c.ToleratedAborts, c.SessionTimeout, c.ExpectedRestart, need)
+}
+
 // Rules switches protocol rules off. TEST ONLY: the simulation and the crash
 // test remove a rule to prove that they would notice. The zero value keeps all
-// rules.
+// rules. Rules that live in other packages (R8, R14, R15, R18, R20, and the
+// purge of R29) are switched off there.
 type Rules struct {
-	SkipR2  bool // records of lower terms stay valid; claims need no heartbeat
-	SkipR3  bool // Complete is valid with any acks, and is acted on when appended
+	SkipR2  bool // terms do not fence: records of former leaders stay valid, and claims need no heartbeat
+	SkipR3  bool // Complete is valid with any acks, and a Lead or Rollback aborts nothing
 	SkipR6  bool // every incarnation is accepted
 	SkipR9  bool // nothing waits behind a barrier
-	SkipR16 bool // the checkpoint completes with the first ack
+	SkipR16 bool // a checkpoint completes with the first ack
 	SkipR27 bool // dead instances stay valid and are not fenced
-	SkipR29 bool // purge what is merely consumed
 }

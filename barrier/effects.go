@@ -168,8 +168,13 @@ type DoPurge struct {
 
 // DoBecomeNew says that this instance was declared dead: drop the machine,
 // leave the group, draw a new number and begin again as another instance.
-// DoStopTasks came before it.
-type DoBecomeNew struct{ Reason string }
+// DoStopTasks came before it. DisplacedBy is set when another instance reported
+// this one's stable name; the shell stops with an error that names both when
+// that happens twice within a transaction timeout (R26).
+type DoBecomeNew struct {
+	Reason      string
+	DisplacedBy ids.InstanceID
+}
 
 // DoState reports a change of the instance's state.
 type DoState struct{ State State }

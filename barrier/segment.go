@@ -41,7 +41,7 @@ var ErrNoHeader = errors.New("a record batch in a repartition topic begins witho
 // and time records stand between them and do not interrupt inheritance.
 type SegmentReader struct {
 	batch []record.Raw
-	head  Header  // of the entries being handed out
+	head  Header   // of the entries being handed out
 	life  ids.Life // of the data header in force
 	data  Channel
 	have  bool // a data header is in force

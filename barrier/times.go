@@ -323,9 +323,4 @@ func (m *minTree) set(i int, v int64) {
 	}
 }
 
-func (m *minTree) min() int64 {
-	if m.n == 1 {
-		return m.nodes[1]
-	}
-	return m.nodes[min(1, len(m.nodes)-1)]
-}
+func (m *minTree) min() int64 { return m.nodes[1] }

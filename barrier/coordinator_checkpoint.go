@@ -1,0 +1,168 @@
+package barrier
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tidegate/tidegate/internal/ids"
+)
+
+// ready reports whether all acks of the undecided checkpoint are there.
+func (c *coordinator) ready(m *Machine) bool {
+	u := m.log.undecided
+	if u == nil {
+		return false
+	}
+	if m.cfg.Rules.SkipR16 && len(u.acks) > 0 {
+		return true
+	}
+	return u.acked(m.log.start)
+}
+
+// askManifest stores the manifest when all acks are there (R17).
+func (c *coordinator) askManifest(m *Machine) {
+	u := m.log.undecided
+	if u == nil || !c.ready(m) {
+		return
+	}
+	if c.manifest.n != u.n {
+		c.manifest = manifestState{n: u.n}
+	}
+	if c.manifest.asked {
+		return
+	}
+	c.manifest.asked = true
+	m.do(DoStoreManifest{
+		Life: m.log.life, N: u.n, Term: c.term, Incarnation: m.log.start.at, Base: u.base,
+		Fingerprint: m.cfg.Fingerprint, Stop: u.stop, Acks: slices.Clone(u.acks),
+		Lineages: m.log.lineages.Prune(oldestOf(u.acks)),
+	})
+}
+
+// tooOld is R22's second comparison: a transaction that could time out before
+// a lost instance's successor commits it must not become part of a completed
+// checkpoint.
+func (c *coordinator) tooOld(m *Machine) bool {
+	u := m.log.undecided
+	if u == nil || !c.ready(m) {
+		return false
+	}
+	margin := m.now - c.trigger + m.cfg.SessionTimeout + m.cfg.ExpectedRestart
+	for _, a := range u.acks {
+		for _, t := range a.Ack.Txns {
+			if t.Age+margin > m.cfg.TransactionTimeout {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// wantDecision completes or aborts the undecided checkpoint (R3, R17).
+func (c *coordinator) wantDecision(m *Machine, last *completed) Body {
+	u := m.log.undecided
+	if u == nil {
+		return nil
+	}
+	abort := func(reason AbortReason, detail string) Body {
+		return Abort{Term: c.term, N: u.n, Reason: reason, Detail: detail}
+	}
+	if c.ready(m) && c.manifest.n == u.n {
+		if c.manifest.failed != "" {
+			return abort(AbortManifest, c.manifest.failed)
+		}
+		if c.manifest.key != "" && last.fullyCommitted() && !c.tooOld(m) {
+			return Complete{Term: c.term, N: u.n, Manifest: c.manifest.key}
+		}
+	}
+	for _, d := range u.declines {
+		// Who only waits for channels is no reason yet: the timeout shows who
+		// answers nothing at all (R26).
+		if d.decline.Reason != DeclineWaiting {
+			return abort(AbortDeclined, fmt.Sprintf("%s: %s", d.instance, d.decline.Detail))
+		}
+	}
+	if m.now-c.trigger > m.cfg.CheckpointTimeout {
+		return abort(AbortTimeout, fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.rec.Owners), m.cfg.CheckpointTimeout))
+	}
+	return nil
+}
+
+// wantTrigger begins a checkpoint: when the interval is over, or at once when
+// somebody waits for one.
+func (c *coordinator) wantTrigger(m *Machine, last *completed) Body {
+	l := m.log
+	if l.start == nil || l.rollback != nil || l.restoring || l.stopped || l.undecided != nil || !c.counted(m) {
+		return nil
+	}
+	if !l.start.running.ContainsAll(l.start.tasks) {
+		return nil
+	}
+	if m.allLeaving() {
+		return Trigger{Term: c.term, Stop: true}
+	}
+	if m.now-c.trigger < m.cfg.Interval && (c.changed < 0 || int64(last.ref.N) >= c.changed || l.aborts > 0) {
+		return nil
+	}
+	return Trigger{Term: c.term}
+}
+
+// busyStopping reports whether the coordinator still has to see through the
+// checkpoint with which everybody leaves.
+func (c *coordinator) busyStopping(m *Machine) bool {
+	last := m.log.last()
+	if !c.leading(m) || last == nil || !m.log.stopped {
+		return false
+	}
+	return !last.fullyCommitted() || c.marked < last.ref.N
+}
+
+// tidy marks, purges and cleans (R17, R29, R30).
+func (c *coordinator) tidy(m *Machine, last *completed) {
+	if !last.fullyCommitted() || m.log.restoring {
+		return
+	}
+	if c.markAsk < last.ref.N {
+		c.markAsk = last.ref.N
+		m.do(DoMark{Life: m.log.life, Ref: last.ref})
+	}
+	if c.marked < last.ref.N || c.cleaning || c.cleaned == last.ref.N || len(m.log.completed) > m.cfg.Retain {
+		return
+	}
+	c.cleaned, c.cleaning = last.ref.N, true
+	before := ids.CheckpointID(m.log.end)
+	if u := m.log.undecided; u != nil {
+		before = u.n
+	}
+	keep := m.log.kept()
+	m.do(DoPurge{Life: m.log.life, Last: last.ref, Keep: keep})
+	m.do(DoClean{Life: m.log.life, Keep: keep, Before: before})
+}
+
+// kept returns the checkpoints that are completed and not retired, ascending.
+func (l *Log) kept() []CheckpointRef {
+	out := make([]CheckpointRef, len(l.completed))
+	for i, c := range l.completed {
+		out[i] = c.ref
+	}
+	return out
+}
+
+// wantTidy retires what is kept beyond the limit, and removes instances of
+// which nothing can come any more (R2, R30).
+func (c *coordinator) wantTidy(m *Machine, last *completed) Body {
+	if c.marked >= last.ref.N && len(m.log.completed) > m.cfg.Retain && !m.log.restoring {
+		return Retire{Term: c.term, N: m.log.completed[0].ref.N}
+	}
+	if m.log.rollback != nil || m.log.start == nil {
+		return nil
+	}
+	uncommitted := last.uncommitted()
+	for _, in := range m.log.instances {
+		// The Start behind the Rollback that named it proves the fence.
+		if in.dead && in.deadAt < int64(m.log.start.at) && !slices.Contains(uncommitted, in.id) {
+			return Fenced{Term: c.term, Instance: in.id}
+		}
+	}
+	return nil
+}

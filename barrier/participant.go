@@ -1,0 +1,379 @@
+package barrier
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tidegate/tidegate/internal/ids"
+)
+
+// participant is the part of a Machine that every instance plays: it runs the
+// tasks that the log gives it, takes part in checkpoints, commits its own
+// transactions, and leaves.
+//
+// Its tasks:
+//
+//	        Start            all report running
+//	none ──────────▶ restoring ──────────▶ running ◀─┐ Abort
+//	 ▲                  │                   │   │    │
+//	 └──────────────────┴───────────────────┘   └─▶ stopped behind Trigger{stop}
+//	              Rollback
+type participant struct {
+	wantIDs int // transactional ids wanted in all
+
+	inc     ids.Incarnation // of the running tasks; 0: none
+	tasks   TaskSet
+	running TaskSet
+	failed  TaskSet // to be reported
+	failure string
+
+	cp *localCheckpoint
+
+	committing ids.CheckpointID // DoCommit was emitted for own transactions; 0: none
+	committed  bool             // … and answered
+	lost       []EvCommitLost   // waiting for the log to be read
+
+	restore *EvRestore
+
+	leaving   bool
+	deadline  int64 // of the clean stop
+	leavingAt int64 // when the own Leaving was read back; -1: not yet
+	gone      bool  // left the group for good
+}
+
+// localCheckpoint is this instance's part in a running checkpoint.
+type localCheckpoint struct {
+	n         ids.CheckpointID
+	triggered int64
+	passed    TaskSet
+	prepared  *EvPrepared
+	declined  *EvDeclined
+}
+
+// ids returns the names of the transactional ids that this instance wants.
+// They contain its random number, so no other instance ever uses them (R20).
+func (p *participant) ids(m *Machine) []string {
+	n := max(p.wantIDs, m.cfg.TxnIDs)
+	out := make([]string, n)
+	for k := range out {
+		out[k] = fmt.Sprintf("%s-%s-%s-%016x-%d", m.cfg.App, m.log.life, m.cfg.Self.Name, m.cfg.Self.Rand, k)
+	}
+	return out
+}
+
+// observe takes in an answer; it reports whether it was for this role.
+func (p *participant) observe(m *Machine, ev Event) bool {
+	switch e := ev.(type) {
+	case EvTick:
+	case EvWantIDs:
+		p.wantIDs = max(p.wantIDs, e.Count)
+	case EvTaskRunning:
+		if p.inc != 0 && e.Incarnation == p.inc {
+			p.running = p.running.Union(e.Tasks)
+			if !p.leaving && p.running.ContainsAll(p.tasks) {
+				m.setState(StateRunning)
+			}
+		}
+	case EvTaskFailed:
+		if p.inc != 0 && e.Incarnation == p.inc {
+			p.failed, p.failure = p.failed.Union(e.Tasks), e.Error
+		}
+	case EvPassed:
+		if p.cp != nil && p.cp.n == e.N {
+			p.cp.passed = p.cp.passed.Union(e.Tasks)
+		}
+	case EvPrepared:
+		if p.cp != nil && p.cp.n == e.N {
+			p.cp.prepared = &e
+		}
+	case EvDeclined:
+		if p.cp != nil && p.cp.n == e.N {
+			p.cp.declined = &e
+		}
+	case EvCommitted:
+		if e.Owner != m.cfg.Self {
+			return false
+		}
+		p.committed = p.committed || p.committing == e.N
+	case EvCommitLost:
+		p.lost = append(p.lost, e)
+	default:
+		return false
+	}
+	return true
+}
+
+// onRecord reacts to a valid record.
+func (p *participant) onRecord(m *Machine, e EvRecord, out Outcome) {
+	self := m.self()
+	if self == nil {
+		return // only reading up: nothing here concerns this instance
+	}
+	own := e.Record.Instance == m.cfg.Self
+	switch b := e.Record.Body.(type) {
+	case Register:
+		if own {
+			m.do(DoUseIDs{Life: m.log.life, IDs: slices.Clone(self.txnIDs)})
+		} else if e.Record.Instance.Name == m.cfg.Self.Name {
+			p.die(m, "another instance uses this instance's name", e.Record.Instance)
+		}
+	case Leaving:
+		if own {
+			p.leavingAt = m.now
+		}
+	case Failed:
+		if own {
+			p.failed = p.failed.Minus(b.Tasks)
+		}
+	case Start:
+		p.begin(m)
+	case Rollback:
+		p.rollBack(m, b, out)
+	case Trigger:
+		p.trigger(m, e, b)
+	case Complete:
+		p.complete(m, b)
+	case Committed:
+		if b.Owner == m.cfg.Self {
+			m.do(DoRelease{N: b.N})
+		}
+	default:
+		p.aborted(m, out)
+	}
+}
+
+// begin starts the tasks that the latest Start gives this instance (R4).
+func (p *participant) begin(m *Machine) {
+	s := m.log.start
+	if s.rec.Fingerprint != m.cfg.Fingerprint {
+		m.fatal(m.otherTopology(s.rec.Fingerprint))
+		return
+	}
+	p.inc, p.tasks, p.running, p.failed, p.cp = s.at, s.tasksOf(m.cfg.Self), nil, nil, nil
+	m.do(DoStartTasks{
+		Life: m.log.life, Incarnation: s.at, Tasks: p.tasks, From: m.log.last().ref,
+		Lineages: m.log.lineages, Owners: s.rec.Owners,
+	})
+	switch {
+	case p.leaving:
+	case len(p.tasks) > 0:
+		m.setState(StateRestoring)
+	default:
+		m.setState(StateRunning)
+	}
+}
+
+// rollBack stops the tasks, and the instance if it was named dead (R4, R27).
+// Transactions are per instance, so it stops with all its tasks (R26).
+func (p *participant) rollBack(m *Machine, b Rollback, out Outcome) {
+	dead := slices.Contains(b.Dead, m.cfg.Self) && !m.cfg.Rules.SkipR27
+	if dead {
+		p.die(m, "declared dead: "+b.Reason, ids.InstanceID{})
+		return
+	}
+	if p.tasks.Intersects(b.Tasks) {
+		p.stop(m)
+		if !p.leaving {
+			m.setState(StateJoining)
+		}
+		return
+	}
+	p.aborted(m, out)
+}
+
+// stop ends the tasks at once; transactions that a completed checkpoint lists
+// stay (R4, R21).
+func (p *participant) stop(m *Machine) {
+	if p.inc == 0 {
+		return
+	}
+	m.do(DoStopTasks{Incarnation: p.inc, Keep: p.listed(m)})
+	p.inc, p.tasks, p.running, p.failed, p.cp = 0, nil, nil, nil, nil
+}
+
+// listed returns the handles that the last completed checkpoint lists for this
+// instance and that are not known to be committed.
+func (p *participant) listed(m *Machine) []ids.TxnHandle {
+	c := m.log.last()
+	if c == nil || !slices.Contains(c.uncommitted(), m.cfg.Self) {
+		return nil
+	}
+	a, _ := ackOf(c.acks, m.cfg.Self)
+	var out []ids.TxnHandle
+	for _, t := range a.Ack.Txns {
+		out = append(out, t.Handle)
+	}
+	return out
+}
+
+// die makes the shell begin again as another instance.
+func (p *participant) die(m *Machine, reason string, by ids.InstanceID) {
+	p.stop(m)
+	m.ended = true
+	m.do(DoBecomeNew{Reason: reason, DisplacedBy: by})
+}
+
+func (p *participant) trigger(m *Machine, e EvRecord, b Trigger) {
+	if len(p.tasks) == 0 {
+		return
+	}
+	p.cp = &localCheckpoint{n: ids.CheckpointID(e.Offset), triggered: m.now}
+	m.do(DoTrigger{N: p.cp.n, Incarnation: p.inc, Base: m.log.undecided.base, Stop: b.Stop})
+}
+
+// complete commits what this instance listed, at once (R19).
+func (p *participant) complete(m *Machine, b Complete) {
+	if p.cp != nil && p.cp.n == b.N {
+		m.do(DoDecided{N: b.N, Completed: true})
+		p.cp = nil
+	}
+	p.committing, p.committed = 0, false
+	c := m.log.last()
+	if a, ok := ackOf(c.acks, m.cfg.Self); ok && len(a.Ack.Txns) > 0 {
+		p.committing = b.N
+		m.do(DoCommit{N: b.N, Owner: m.cfg.Self, Txns: a.Ack.Txns})
+	}
+}
+
+// aborted tells the tasks that their checkpoint is over.
+func (p *participant) aborted(m *Machine, out Outcome) {
+	for _, a := range out.Aborted {
+		if p.cp != nil && p.cp.n == a.N {
+			m.do(DoDecided{N: a.N, Reason: a.Reason})
+			p.cp = nil
+		}
+	}
+}
+
+// act does what has become due without a record.
+func (p *participant) act(m *Machine) {
+	p.judgeLost(m)
+	if !m.ended && p.leaving {
+		p.leave(m)
+	}
+	if !m.ended {
+		p.checkRestore(m)
+	}
+}
+
+// judgeLost ends the instance when a decided transaction is lost (R23): the
+// log, read to an end taken after the broker's answer, has no Committed.
+func (p *participant) judgeLost(m *Machine) {
+	for i := 0; i < len(p.lost); {
+		e := p.lost[i]
+		if m.log.end < e.LogEnd {
+			i++
+			continue
+		}
+		c := m.log.last()
+		if c != nil && c.ref.N == e.N && slices.Contains(c.uncommitted(), e.Owner) {
+			m.fatal(fmt.Errorf("output of completed checkpoint %d is lost: transaction %s of instance %s was not committed in time (%s)%s; the checkpoint's other transactions were committed; raise WithTransactionTimeout and shorten restarts",
+				e.N, e.Handle, e.Owner, e.Detail, describeLost(c, e)))
+			return
+		}
+		p.lost = slices.Delete(p.lost, i, i+1)
+	}
+}
+
+func describeLost(c *completed, e EvCommitLost) string {
+	a, _ := ackOf(c.acks, e.Owner)
+	for _, t := range a.Ack.Txns {
+		if t.Handle == e.Handle {
+			return fmt.Sprintf(", with output to topics %v of the %d ms before the checkpoint", t.Topics, t.Age)
+		}
+	}
+	return ""
+}
+
+// checkRestore refuses a RestoreFrom that cannot or must not be done.
+func (p *participant) checkRestore(m *Machine) {
+	r := p.restore
+	if r == nil {
+		return
+	}
+	last := m.log.last()
+	switch {
+	case slices.Contains(m.log.restores, Restore{N: r.N, Nonce: r.Nonce}):
+		p.restore = nil // done, by this instance or another, now or before
+	case last == nil:
+		m.fatal(fmt.Errorf("restore from checkpoint %d: this application has no completed checkpoint", r.N))
+	case r.N == last.ref.N:
+		p.restore = nil // it starts from there anyway
+	case m.log.findCompleted(r.N) == nil:
+		m.fatal(fmt.Errorf("restore from checkpoint %d: it is not kept; kept are %v", r.N, m.log.kept()))
+	case !r.AllowDuplicates:
+		m.fatal(fmt.Errorf("restore from checkpoint %d: checkpoints up to %d are committed, so output from behind %d would appear twice; allow it with RestoreFrom(%d, AllowDuplicates)", r.N, last.ref.N, r.N, r.N))
+	}
+}
+
+// want returns the record this role wants most.
+func (p *participant) want(m *Machine) Body {
+	self := m.self()
+	switch {
+	case len(p.failed) > 0 && m.log.rollback == nil:
+		return Failed{Incarnation: p.inc, Tasks: p.failed, Error: p.failure}
+	case len(self.txnIDs) < p.wantIDs:
+		return Register{TxnIDs: p.ids(m)[len(self.txnIDs):]}
+	case p.owesCommitted(m):
+		return Committed{N: p.committing, Owner: m.cfg.Self}
+	case p.owesAssigned(m, self):
+		return Assigned{Generation: m.gen.Generation, Tasks: m.gen.Tasks, Members: m.gen.Members, Fingerprint: m.cfg.Fingerprint}
+	case p.leaving && !self.leaving:
+		return Leaving{}
+	case p.owesRunning(m):
+		return Running{Incarnation: p.inc, Tasks: p.tasks}
+	}
+	if p.cp != nil && m.log.undecided != nil && m.log.undecided.n == p.cp.n {
+		if body := p.answer(m); body != nil {
+			return body
+		}
+	}
+	if last := m.log.last(); p.restore != nil && last != nil && last.fullyCommitted() {
+		return Restore{N: p.restore.N, Nonce: p.restore.Nonce}
+	}
+	return nil
+}
+
+func (p *participant) owesCommitted(m *Machine) bool {
+	c := m.log.last()
+	return p.committed && c != nil && c.ref.N == p.committing && slices.Contains(c.uncommitted(), m.cfg.Self)
+}
+
+// owesAssigned: after each rebalance, and again after each Lead (R24 step 2).
+// A candidate claims first, so that it need not say it twice.
+func (p *participant) owesAssigned(m *Machine, self *instance) bool {
+	if m.gen == nil || m.coord.claiming(m) {
+		return false
+	}
+	a := &self.assigned
+	return self.assignedAt <= m.log.leadAt || a.Generation != m.gen.Generation || !a.Tasks.Equal(m.gen.Tasks) ||
+		!slices.Equal(a.Members, m.gen.Members)
+}
+
+func (p *participant) owesRunning(m *Machine) bool {
+	return p.inc != 0 && len(p.tasks) > 0 && m.log.rollback == nil && p.running.ContainsAll(p.tasks) &&
+		!m.log.start.running.ContainsAll(p.tasks)
+}
+
+// answer acks or declines the running checkpoint (R16). An instance whose
+// tasks still wait for barriers near the timeout says so, lest it be taken for
+// lost (R26).
+func (p *participant) answer(m *Machine) Body {
+	u, cp := m.log.undecided, p.cp
+	if _, ok := ackOf(u.acks, m.cfg.Self); ok || u.declined(m.cfg.Self) {
+		return nil
+	}
+	switch {
+	case cp.prepared != nil:
+		a := Ack{N: cp.n, Incarnation: p.inc, Part: cp.prepared.Part, Oldest: cp.prepared.Oldest, Txns: cp.prepared.Txns}
+		if a.Oldest == 0 {
+			a.Oldest = p.inc
+		}
+		return a
+	case cp.declined != nil:
+		return Decline{N: cp.n, Reason: cp.declined.Reason, Detail: cp.declined.Detail}
+	case m.now-cp.triggered > m.cfg.CheckpointTimeout*3/4 && !cp.passed.ContainsAll(p.tasks):
+		return Decline{N: cp.n, Reason: DeclineWaiting, Detail: fmt.Sprintf("%d of %d tasks wait for barriers", len(p.tasks.Minus(cp.passed)), len(p.tasks))}
+	}
+	return nil
+}
