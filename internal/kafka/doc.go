@@ -41,7 +41,7 @@
 //	K4  A transactional batch is sent only after its partition was added to the
 //	    transaction.
 //	K5  A Batch of a Generation older than the subscription's is never
-//	    delivered by a fetch that was started after Seek returned; older ones
+//	    delivered by a fetch that was started after SeekTo returned; older ones
 //	    may still arrive and carry their own Generation.
 //	K6  NextOffset of a Batch is FirstOffset of the next one of that Generation.
 //	K7  An error whose outcome is unknown satisfies InDoubt; any other error is

@@ -1,0 +1,231 @@
+package kafka
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/record"
+)
+
+// maxTimestamp is the last millisecond that sarama can encode: it goes through
+// nanoseconds since 1970.
+const maxTimestamp = (1<<63 - 1) / int64(time.Millisecond)
+
+// arenaChunk is the size of a builder's byte chunks; a larger record gets a
+// chunk of its own.
+const arenaChunk = 64 << 10
+
+// noBytes is empty but not null.
+var noBytes = []byte{}
+
+// Builder collects the records of one record batch, copying them. It is not
+// safe for concurrent use. After Producer.Enqueue or Discard it must not be
+// touched: the writer recycles it with all its memory.
+type Builder struct {
+	w     *Writer
+	tp    ids.TopicPartition
+	bytes int   // encoded size, about
+	err   error // a record that cannot be encoded
+
+	// What sarama encodes. Pointers are kept to the elements of recs and hdrs,
+	// so these never grow in place: full ones are set aside in blocks.
+	ptrs  []*sarama.Record
+	recs  blocks[sarama.Record]
+	hdrs  blocks[sarama.RecordHeader]
+	hptrs blocks[*sarama.RecordHeader]
+	arena blocks[byte]
+	batch sarama.RecordBatch
+	base  int64 // first timestamp
+	max   int64
+
+	// Set by the producer.
+	q      *queue
+	after  Token
+	size   int // bytes counted against the writer's bound
+	sealed bool
+	state  flight
+	next   *Builder
+}
+
+// blocks is a growing list whose elements do not move: a chunk that is full is
+// kept and another one begun. reset keeps as much as was needed in one piece.
+type blocks[T any] struct{ cur []T }
+
+// take returns n consecutive fresh elements.
+func (b *blocks[T]) take(n, chunk int) []T {
+	if cap(b.cur)-len(b.cur) < n {
+		b.cur = make([]T, 0, max(n, chunk, 2*cap(b.cur)))
+	}
+	at := len(b.cur)
+	b.cur = b.cur[:at+n]
+	return b.cur[at : at+n : at+n]
+}
+
+// reset empties the list. keep bounds the memory kept, in elements.
+func (b *blocks[T]) reset(keep int) {
+	if cap(b.cur) > keep {
+		b.cur = nil
+	}
+	b.cur = b.cur[:0]
+}
+
+// NewBatch takes an empty builder for a partition.
+func (w *Writer) NewBatch(tp ids.TopicPartition) *Builder {
+	b, _ := w.builders.Get().(*Builder)
+	if b == nil {
+		b = new(Builder)
+	}
+	b.w, b.tp = w, tp
+	b.bytes = batchOverhead
+	return b
+}
+
+// Encoded sizes besides keys, values and headers: the batch header, and at most
+// what a record's lengths and deltas take.
+const (
+	batchOverhead  = 61
+	recordOverhead = 21
+	headerOverhead = 6
+)
+
+// TP returns the partition.
+func (b *Builder) TP() ids.TopicPartition { return b.tp }
+
+// Len returns the number of records.
+func (b *Builder) Len() int { return len(b.ptrs) }
+
+// Bytes returns about how large the batch will be, before compression.
+func (b *Builder) Bytes() int { return b.bytes }
+
+// Full reports that the batch has WriterConfig.BatchBytes and should be
+// enqueued.
+func (b *Builder) Full() bool { return b.bytes >= b.w.cfg.BatchBytes }
+
+// Fits reports whether a record of that size (key, value and headers) goes in
+// without passing BatchBytes. A record that does not fit an empty batch is sent
+// alone.
+func (b *Builder) Fits(size int) bool {
+	return len(b.ptrs) == 0 || b.bytes+size+recordOverhead <= b.w.cfg.BatchBytes
+}
+
+// Append adds a record. A nil key or value is Kafka's null. ts is in
+// milliseconds since the epoch, from 0 to the year 2262; another one fails the
+// producer when the batch is enqueued.
+func (b *Builder) Append(key, value []byte, headers record.Headers, ts int64) {
+	r := b.begin(key, value, ts)
+	if len(headers) > 0 {
+		r.Headers = b.headers(nil, headers)
+	}
+}
+
+// AppendTagged is Append with one header in front of the others.
+func (b *Builder) AppendTagged(tag record.Header, key, value []byte, headers record.Headers, ts int64) {
+	r := b.begin(key, value, ts)
+	r.Headers = b.headers(&tag, headers)
+}
+
+func (b *Builder) begin(key, value []byte, ts int64) *sarama.Record {
+	if ts < 0 || ts > maxTimestamp {
+		if b.err == nil {
+			b.err = fmt.Errorf("timestamp %d of a record is outside what Kafka can store here (0 to %d milliseconds)", ts, maxTimestamp)
+		}
+		ts = 0
+	}
+	r := &b.recs.take(1, 64)[0]
+	n := len(b.ptrs)
+	if n == 0 {
+		b.base, b.max = ts, ts
+	}
+	b.max = max(b.max, ts)
+	*r = sarama.Record{
+		OffsetDelta:    int64(n),
+		TimestampDelta: time.Duration(ts-b.base) * time.Millisecond,
+		Key:            b.copy(key),
+		Value:          b.copy(value),
+	}
+	b.ptrs = append(b.ptrs, r)
+	b.bytes += len(key) + len(value) + recordOverhead
+	return r
+}
+
+func (b *Builder) copy(v []byte) []byte {
+	if v == nil {
+		return nil
+	}
+	if len(v) == 0 {
+		return noBytes
+	}
+	out := b.arena.take(len(v), arenaChunk)
+	copy(out, v)
+	return out
+}
+
+func (b *Builder) headers(tag *record.Header, hs record.Headers) []*sarama.RecordHeader {
+	n := len(hs)
+	if tag != nil {
+		n++
+	}
+	ptrs, vals := b.hptrs.take(n, 16), b.hdrs.take(n, 16)
+	at := 0
+	if tag != nil {
+		b.header(&vals[0], tag)
+		ptrs[0] = &vals[0]
+		at = 1
+	}
+	for i := range hs {
+		b.header(&vals[at+i], &hs[i])
+		ptrs[at+i] = &vals[at+i]
+	}
+	return ptrs
+}
+
+func (b *Builder) header(dst *sarama.RecordHeader, h *record.Header) {
+	dst.Key, dst.Value = noBytes, b.copy(h.Value)
+	if len(h.Key) > 0 {
+		dst.Key = b.arena.take(len(h.Key), arenaChunk)
+		copy(dst.Key, h.Key)
+	}
+	b.bytes += len(h.Key) + len(h.Value) + headerOverhead
+}
+
+// seal fills the record batch. It is called once, when the sequence is known.
+func (b *Builder) seal(p *Producer, seq int32) {
+	b.sealed = true
+	b.batch = sarama.RecordBatch{
+		Version:          2,
+		Codec:            b.w.cfg.Compression,
+		CompressionLevel: b.w.cfg.CompressionLevel,
+		LastOffsetDelta:  int32(len(b.ptrs) - 1),
+		FirstTimestamp:   time.UnixMilli(b.base),
+		MaxTimestamp:     time.UnixMilli(b.max),
+		ProducerID:       p.opts.ID,
+		ProducerEpoch:    p.opts.Epoch,
+		FirstSequence:    seq,
+		Records:          b.ptrs,
+		IsTransactional:  p.opts.TransactionalID != "",
+	}
+}
+
+// Discard recycles a builder that was not enqueued.
+func (b *Builder) Discard() { b.recycle() }
+
+// recycle empties the builder and puts it back. Nothing may refer to its
+// records any more, no request under way either.
+func (b *Builder) recycle() {
+	w := b.w
+	if w == nil {
+		return
+	}
+	// A builder that once held a giant record must not keep its memory.
+	keep := 2 * w.cfg.BatchBytes
+	b.arena.reset(keep + arenaChunk)
+	b.recs.reset(keep / 16)
+	b.hdrs.reset(keep / 16)
+	b.hptrs.reset(keep / 16)
+	clear(b.ptrs)
+	*b = Builder{ptrs: b.ptrs[:0], recs: b.recs, hdrs: b.hdrs, hptrs: b.hptrs, arena: b.arena}
+	w.builders.Put(b)
+}
