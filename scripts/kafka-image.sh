@@ -68,8 +68,14 @@ cat >"$root/etc/kafka/docker/run" <<'RUN'
 set -e
 export CLUSTER_ID="${CLUSTER_ID:-tidegate-test-cluster0}"
 java=/opt/java/bin/java
-$java -Xmx128m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp '/opt/kafka/libs/*' kafka.docker.KafkaDockerWrapper setup \
-  --default-configs-dir /etc/kafka/docker --mounted-configs-dir /mnt/shared/config --final-configs-dir /opt/kafka/config
+# After a restart the folder is formatted already, which the wrapper takes for a failure.
+setup="$($java -Xmx128m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp '/opt/kafka/libs/*' \
+  kafka.docker.KafkaDockerWrapper setup --default-configs-dir /etc/kafka/docker \
+  --mounted-configs-dir /mnt/shared/config --final-configs-dir /opt/kafka/config 2>&1)" ||
+  case "$setup" in
+    *"already formatted"*) ;;
+    *) echo "$setup" >&2; exit 1 ;;
+  esac
 exec $java ${KAFKA_HEAP_OPTS:--Xmx1g} -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:+ExitOnOutOfMemoryError \
   -cp '/opt/kafka/libs/*' kafka.Kafka /opt/kafka/config/server.properties
 RUN

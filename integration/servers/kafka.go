@@ -56,6 +56,8 @@ type broker interface {
 	pause(ctx context.Context) error
 	resume(ctx context.Context) error
 	close() error
+	// ended reports that it is not running any more: waiting for it makes no sense.
+	ended(ctx context.Context) bool
 	// log is the end of the broker's log, at most about limit bytes.
 	log(limit int) string
 }
@@ -223,6 +225,12 @@ func (k *KafkaServer) Close() error {
 	return k.broker.close()
 }
 
+func (k *KafkaServer) ended(ctx context.Context) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.broker != nil && !k.closed && k.broker.ended(ctx)
+}
+
 func (k *KafkaServer) act(f func(broker) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -235,6 +243,9 @@ func (k *KafkaServer) act(f func(broker) error) error {
 	return f(k.broker)
 }
 
+// errEnded stops the wait for a broker that has exited.
+var errEnded = errors.New("the broker exited")
+
 // WaitReady returns when the broker answers with itself as a live broker, at most after
 // the start timeout.
 func (k *KafkaServer) WaitReady(ctx context.Context) error {
@@ -245,9 +256,12 @@ func (k *KafkaServer) WaitReady(ctx context.Context) error {
 	config.Net.DialTimeout = time.Second
 	config.Net.ReadTimeout = 2 * time.Second
 	config.Metadata.Timeout = 3 * time.Second
-	return poll(ctx, 100*time.Millisecond, func(context.Context) error {
+	return poll(ctx, 100*time.Millisecond, func(ctx context.Context) error {
 		client, err := sarama.NewClient(k.brokers, config)
 		if err != nil {
+			if k.ended(ctx) {
+				return errEnded
+			}
 			return err
 		}
 		defer client.Close()

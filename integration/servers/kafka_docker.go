@@ -232,6 +232,14 @@ func (b *dockerBroker) engine(ctx context.Context, f func(*testcontainers.Docker
 	return f(e, b.container.GetContainerID())
 }
 
+func (b *dockerBroker) ended(ctx context.Context) bool {
+	if b.container == nil {
+		return true
+	}
+	state, err := b.container.State(ctx)
+	return err == nil && !state.Running
+}
+
 func (b *dockerBroker) log(limit int) string {
 	if b.container == nil {
 		return ""

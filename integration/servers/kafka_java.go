@@ -152,6 +152,7 @@ func (b *javaBroker) kill(context.Context) error {
 
 func (b *javaBroker) pause(context.Context) error  { return b.process.Pause() }
 func (b *javaBroker) resume(context.Context) error { return b.process.Resume() }
+func (b *javaBroker) ended(context.Context) bool   { return b.process == nil || !b.process.Alive() }
 func (b *javaBroker) log(limit int) string         { return tail(b.logPath(), limit) }
 
 // close kills: nobody reads the data again.

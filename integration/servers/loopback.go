@@ -2,6 +2,7 @@ package servers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -82,14 +83,15 @@ func FreePort() (int, error) {
 	return 0, fmt.Errorf("no free port on 127.0.0.1 between 15000 and 30000")
 }
 
-// poll calls ready until it returns nil or ctx ends; the last error is then wrapped.
+// poll calls ready until it returns nil or errEnded, or ctx ends; the last error is then
+// wrapped.
 func poll(ctx context.Context, every time.Duration, ready func(context.Context) error) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		err := ready(ctx)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, errEnded) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
