@@ -1,0 +1,271 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/record"
+	"github.com/tidegate/tidegate/transactions"
+)
+
+// producer writes the repartition records of one process's tasks.
+type producer struct {
+	p       *process
+	pid     int64
+	writers []*repWriter
+}
+
+type repWriter struct {
+	part *repPartition
+	sequencer
+}
+
+func (pr *producer) send(part *repPartition, inc ids.Incarnation, recs []record.Raw) {
+	var wr *repWriter
+	for _, x := range pr.writers {
+		if x.part == part {
+			wr = x
+		}
+	}
+	if wr == nil {
+		wr = &repWriter{part: part}
+		wr.sequencer.p = pr.p
+		pr.writers = append(pr.writers, wr)
+	}
+	p, pid := pr.p, pr.pid
+	wr.add(func(seq int32) transactions.Code { return part.produce(pid, seq, inc, recs) }, func(c transactions.Code) {
+		if p.prod != pr {
+			return
+		}
+		if c != transactions.OK {
+			p.step(barrier.EvTaskFailed{Incarnation: p.inc, Tasks: p.taskSet(), Error: "produce: " + c.String()})
+			return
+		}
+		p.tryAck()
+	})
+}
+
+func (p *process) taskSet() barrier.TaskSet {
+	var s []ids.TaskID
+	for _, t := range p.tasks {
+		s = append(s, t.id)
+	}
+	return barrier.NewTaskSet(s...)
+}
+
+// checkpoint is one that a process takes part in.
+type checkpoint struct {
+	n        ids.CheckpointID
+	base     barrier.CheckpointRef
+	stop     bool
+	passed   int
+	uploads  int // files under way
+	parts    []taskPart
+	marked   bool
+	marks    []int64 // batches per repartition writer that must be acknowledged
+	prepared bool    // the pool says so
+	storing  bool
+	part     string // stored
+	over     bool   // acked or declined
+}
+
+func (p *process) trigger(e barrier.DoTrigger) {
+	if e.Incarnation != p.inc || len(p.tasks) == 0 {
+		p.w.tracef("%s: trigger %d finds no tasks of %d", p.name, e.N, e.Incarnation)
+		return
+	}
+	p.cp = &checkpoint{n: e.N, base: e.Base, stop: e.Stop}
+	for _, t := range p.tasks {
+		if t.aligner.Trigger(e.N) {
+			p.snapshot(t, e.N)
+		}
+	}
+}
+
+// snapshot is a task's passing of barrier n (R14).
+func (p *process) snapshot(t *task, n ids.CheckpointID) {
+	w, cp := p.w, p.cp
+	if cp == nil || cp.n != n {
+		w.fail("task %s aligned checkpoint %d, which %s does not take", t.id, n, p.name)
+		return
+	}
+	w.tracef("%s %s passes %d", p.name, t.id, n)
+	if !w.rules.SnapshotFirst {
+		t.flushCache()
+		t.flushOut()
+	}
+	tp := taskPart{task: t.id, positions: t.aligner.Positions(), times: t.times.State()}
+	for i := range t.sources {
+		tp.inputs = append(tp.inputs, groupOffset{tp: t.sources[i].in.tp, next: t.sources[i].next})
+	}
+	for i := range tp.positions {
+		if tp.positions[i].InFlight(n) {
+			w.stats.InFlightCuts++
+		}
+	}
+	var offs []transactions.Offset
+	for _, in := range tp.inputs {
+		offs = append(offs, transactions.Offset{Partition: in.tp, Next: in.next, LeaderEpoch: -1})
+	}
+	p.poolStep(transactions.TaskPassed{Now: p.monotonic(), Task: t.id, N: n, Offsets: offs})
+	for i := range t.rep {
+		b := &t.rep[i]
+		if w.rules.BarrierFirst {
+			data := b.recs
+			b.recs = nil
+			t.sendRep(b, n)
+			b.recs = data
+			continue
+		}
+		t.sendRep(b, n)
+	}
+	snap := taskSnapshot{n: n, stored: t.stored}
+	if w.rules.SnapshotFirst {
+		t.flushCache()
+		t.flushOut()
+	}
+	t.halted = cp.stop
+	t.release(t.aligner.Snapshotted())
+	cp.passed++
+	i := len(cp.parts)
+	cp.parts = append(cp.parts, tp)
+	p.step(barrier.EvPassed{N: n, Tasks: barrier.TaskSet{t.id}})
+	p.upload(t, cp, i, &snap)
+	if cp.passed == len(p.tasks) {
+		cp.marked = true
+		for _, wr := range p.prod.writers {
+			cp.marks = append(cp.marks, wr.added)
+		}
+	}
+	p.tryAck()
+}
+
+// upload stores what changed since the base in a new file.
+func (p *process) upload(t *task, cp *checkpoint, i int, snap *taskSnapshot) {
+	var base taskSnapshot
+	for _, s := range t.snaps {
+		if s.n == cp.base.N {
+			base = s
+		}
+	}
+	if len(base.files) > 3 {
+		base = taskSnapshot{} // compaction
+	}
+	var delta []change
+	for k := range snap.stored {
+		if snap.stored[k] != base.stored[k] {
+			delta = append(delta, change{int32(k), snap.stored[k]})
+		}
+	}
+	snap.files = slices.Clone(base.files)
+	finish := func() {
+		t.snaps = append(t.snaps, *snap)
+		cp.parts[i].files = snap.files
+		p.tryAck()
+	}
+	if len(delta) == 0 {
+		finish()
+		return
+	}
+	cp.uploads++
+	p.storeNew(cp, 0, func(attempt int) *object {
+		key := fmt.Sprintf("%s/%s/%d/%d/%s-%d", appID, p.life, t.inc, cp.n, t.id, attempt)
+		if p.w.rules.ReuseNames {
+			key = fmt.Sprintf("%s/%s/%06d", appID, t.id, len(base.files)+1)
+		}
+		return &object{key: key, life: p.life, n: cp.n, file: delta}
+	}, func(key string) {
+		cp.uploads--
+		snap.files = append(snap.files, key)
+		finish()
+	})
+}
+
+// uploadAttempts is how often an upload is tried, each under its own name.
+const uploadAttempts = 3
+
+func (p *process) storeNew(cp *checkpoint, attempt int, build func(attempt int) *object, stored func(key string)) {
+	o := build(attempt)
+	p.w.store.request(p, func() outcome { return p.w.store.put(o, false) }, func(res outcome) {
+		switch {
+		case p.cp != cp || cp.over:
+		case res == done:
+			stored(o.key)
+		case attempt+1 < uploadAttempts:
+			p.storeNew(cp, attempt+1, build, stored)
+		default:
+			cp.over = true
+			p.step(barrier.EvDeclined{N: cp.n, Reason: barrier.DeclineUpload, Detail: o.key})
+		}
+	})
+}
+
+func (p *process) poolPrepared(n ids.CheckpointID) {
+	if p.cp != nil && p.cp.n == n {
+		p.cp.prepared = true
+		p.tryAck()
+	}
+}
+
+// tryAck stores the part when everything of it is known, and reports the
+// checkpoint as prepared when all is (R16).
+func (p *process) tryAck() {
+	cp := p.cp
+	if cp == nil || cp.over || cp.passed < len(p.tasks) || cp.uploads > 0 {
+		return
+	}
+	if !cp.storing {
+		cp.storing = true
+		tasks := slices.Clone(cp.parts)
+		slices.SortFunc(tasks, func(a, b taskPart) int { return a.task.Compare(b.task) })
+		inc := p.inc
+		p.storeNew(cp, 0, func(attempt int) *object {
+			key := fmt.Sprintf("%s/%s/%d/%d/part-%s-%d", appID, p.life, inc, cp.n, p.name, attempt)
+			return &object{key: key, life: p.life, n: cp.n, part: &part{inc: inc, tasks: tasks}}
+		}, func(key string) {
+			cp.part = key
+			p.tryAck()
+		})
+		return
+	}
+	if cp.part == "" || !cp.prepared || !cp.marked {
+		return
+	}
+	for i, mark := range cp.marks {
+		if p.prod.writers[i].acked < mark {
+			return
+		}
+	}
+	cp.over = true
+	oldest := p.inc
+	for _, tp := range cp.parts {
+		oldest = barrier.Oldest(tp.positions, oldest)
+	}
+	var txns []barrier.Txn
+	for _, l := range p.pool.Ack(cp.n, p.monotonic()) {
+		txns = append(txns, barrier.Txn{Handle: l.Handle, Age: l.Age.Milliseconds(), Topics: l.Topics})
+	}
+	p.step(barrier.EvPrepared{N: cp.n, Part: cp.part, Oldest: oldest, Txns: txns})
+}
+
+// decided ends a checkpoint on the tasks.
+func (p *process) decided(e barrier.DoDecided) {
+	if !e.Completed {
+		p.poolStep(transactions.Aborted{N: e.N})
+	}
+	for _, t := range p.tasks {
+		if released, again := t.aligner.Decided(e.N); released {
+			t.release(again)
+		}
+		if e.Completed {
+			t.snaps = slices.DeleteFunc(t.snaps, func(s taskSnapshot) bool { return s.n < e.N })
+		} else {
+			t.halted = false
+		}
+	}
+	if p.cp != nil && p.cp.n == e.N {
+		p.cp = nil
+	}
+}

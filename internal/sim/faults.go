@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"strings"
+
+	"github.com/tidegate/tidegate/barrier"
+)
+
+// restartLater starts the slot's next instance after a while.
+func (w *World) restartLater(p *process) {
+	d := w.between(10, 60)
+	if w.chaos {
+		d = w.between(10, 600)
+	}
+	w.after(d, func() {
+		if !p.up && w.failure == nil {
+			p.start()
+		}
+	})
+}
+
+// victim picks a running process; the leader if there is one and wanted.
+func (w *World) victim(leader bool) *process {
+	var up []*process
+	for _, p := range w.procs {
+		if p.up {
+			if leader && p.m.Leading() {
+				return p
+			}
+			up = append(up, p)
+		}
+	}
+	if len(up) == 0 {
+		return nil
+	}
+	return up[w.rng.IntN(len(up))]
+}
+
+// fault does something bad, at the present step.
+func (w *World) fault() {
+	kind := w.rng.IntN(100)
+	leader := w.chance(400)
+	p := w.victim(leader)
+	if p == nil {
+		return
+	}
+	switch {
+	case kind < 25:
+		p.crash()
+		w.restartLater(p)
+	case kind < 40:
+		p.crashIn = 1 + w.rng.IntN(6) // between the effects of a Step
+	case kind < 43:
+		for _, p := range w.procs {
+			if p.up {
+				p.crash()
+				w.restartLater(p)
+			}
+		}
+	case kind < 65:
+		d := w.between(50, 900)
+		if w.chance(300) {
+			d = w.between(900, 3000)
+		}
+		p.stall(d)
+	case kind < 75:
+		p.lagging = w.now + w.between(50, 1500)
+		w.tracef("%s lags behind in the control log until %d", p.name, p.lagging)
+	case kind < 83:
+		w.storeDown = w.now + w.between(50, 1200)
+		w.tracef("the object store is down until %d", w.storeDown)
+	case kind < 88:
+		w.tracef("%s is asked to stop", p.name)
+		w.stats.CleanStops++
+		p.step(barrier.EvShutdown{})
+	case kind < 91:
+		w.stats.CleanStops++
+		w.tracef("all are asked to stop")
+		for _, p := range w.procs {
+			if p.up {
+				p.later(0, func() { p.step(barrier.EvShutdown{}) })
+			}
+		}
+	case kind < 96:
+		w.tracef("%s is thrown out of the group", p.name)
+		w.group.leave(p.id)
+	default:
+		w.restoreOlder(p)
+	}
+}
+
+// restoreOlder asks for an older retained checkpoint. With a cycle the
+// oracle cannot tell what its in-flight records will give.
+func (w *World) restoreOlder(p *process) {
+	if w.plan.cycle || len(w.oracle.retained) < 2 {
+		return
+	}
+	i := w.rng.IntN(len(w.oracle.retained) - 1)
+	n := w.oracle.retained[i].N
+	w.tracef("%s is asked to restore %d", p.name, n)
+	p.step(barrier.EvRestore{N: n, AllowDuplicates: true, Nonce: strings.Repeat("x", 1+w.stats.Restores%7) + p.id.String()})
+}
+
+// calm turns faults off: what was under way goes on, nothing new breaks.
+func (w *World) calm() {
+	w.chaos = false
+	w.storeDown = 0
+	w.tracef("calm")
+	for _, in := range w.inputs {
+		in.frozen = true
+	}
+	for _, p := range w.procs {
+		p.lagging, p.crashIn = 0, 0
+		if !p.up {
+			w.restartLater(p)
+		}
+	}
+}

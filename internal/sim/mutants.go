@@ -1,0 +1,75 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/transactions"
+)
+
+// Rules removes rules of the protocol, to prove that the simulation notices.
+// The zero value removes none.
+type Rules struct {
+	Barrier barrier.Rules
+	Txn     transactions.Rules
+
+	BarrierFirst  bool // R8: the barrier goes out before the records that precede it
+	SnapshotFirst bool // R14: the state is fixed before caches and buffers are flushed
+	ReuseNames    bool // R15: object names do not contain incarnation, checkpoint and attempt
+	PurgeConsumed bool // R29: what was consumed is purged
+}
+
+// Mutant is a protocol without one rule.
+type Mutant struct {
+	Name  string // the rule, or rule/variant
+	Rules Rules
+}
+
+// Mutants are all known mutants, in order of their rules.
+func Mutants() []Mutant {
+	b := func(r barrier.Rules) Rules { return Rules{Barrier: r} }
+	t := func(r transactions.Rules) Rules { return Rules{Txn: r} }
+	return []Mutant{
+		{"R2", b(barrier.Rules{SkipR2: true})},
+		{"R3", b(barrier.Rules{SkipR3: true})},
+		{"R6", b(barrier.Rules{SkipR6: true})},
+		{"R8", Rules{BarrierFirst: true}},
+		{"R9", b(barrier.Rules{SkipR9: true})},
+		{"R14", Rules{SnapshotFirst: true}},
+		{"R15", Rules{ReuseNames: true}},
+		{"R16", b(barrier.Rules{SkipR16: true})},
+		{"R16/ack-early", t(transactions.Rules{AckEarly: true})},
+		{"R16/list-newest-only", t(transactions.Rules{ListNewestOnly: true})},
+		{"R18", t(transactions.Rules{OneTransaction: true})},
+		{"R18/no-order-wait", t(transactions.Rules{NoOrderWait: true})},
+		{"R20", t(transactions.Rules{KeepEpoch: true})},
+		{"R20/init-early", t(transactions.Rules{InitEarly: true})},
+		{"R27", b(barrier.Rules{SkipR27: true})},
+		{"R29", Rules{PurgeConsumed: true}},
+	}
+}
+
+// FindMutants returns the mutants of a rule, of one variant, or all of them.
+func FindMutants(name string) ([]Mutant, error) {
+	var out []Mutant
+	for _, m := range Mutants() {
+		if name == "all" || m.Name == name || strings.HasPrefix(m.Name, name+"/") {
+			out = append(out, m)
+		}
+	}
+	if out == nil {
+		return nil, fmt.Errorf("no mutant %q: use all, or a rule such as R6, or a variant such as R18/no-order-wait", name)
+	}
+	return out, nil
+}
+
+// Hunt runs seeds from 1 until one finds the mutant.
+func Hunt(m Mutant, seeds, steps int) (Result, bool) {
+	for n := range seeds {
+		if r := Run(uint64(n+1), Options{Steps: steps, Rules: m.Rules}); r.Err != nil {
+			return r, true
+		}
+	}
+	return Result{}, false
+}

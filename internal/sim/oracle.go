@@ -1,0 +1,418 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/transactions"
+)
+
+// oracle knows what must be true, from the closed form of the inputs, the
+// control log's bytes and the broker's content alone: it does not trust the
+// machines' view of the log.
+type oracle struct {
+	w *World
+
+	// Of committed output, per source partition and key.
+	done     [][keys]int32 // records whose commit is certain
+	next     [][keys]int32 // records that a read-committed consumer saw
+	nextLoop [][keys]int32
+	count1   [][keys]int32 // per partition of hop 1
+	count2   [][keys]int32 // per partition of hop 2
+	loops    [][keys]int32 // per partition of hop 1
+	lastInc  []ids.Incarnation
+	stream   [][2][]int64 // per sink partition, loop or not, and task
+
+	highest  []int64 // cut of any completed checkpoint, per source partition
+	cuts     []cut   // of Complete records
+	starts   []startOf
+	retained []barrier.CheckpointRef // marked and not retired
+	newest   ids.CheckpointID        // highest marked of the present history
+	listed   []listing
+	restored []ids.CheckpointID
+
+	newestStart ids.Incarnation
+	marks       int
+}
+
+// cut is where a checkpoint's input positions are.
+type cut struct {
+	n  ids.CheckpointID
+	at int64 // time of the Complete record
+	to []int64
+}
+
+type startOf struct {
+	inc  ids.Incarnation
+	n    ids.CheckpointID
+	to   []int64
+	back bool // to an older checkpoint
+}
+
+type listing struct {
+	handle ids.TxnHandle
+	n      ids.CheckpointID
+}
+
+func newOracle(w *World) oracle {
+	p := &w.plan
+	src := len(w.inputs)
+	o := oracle{
+		w: w, done: make([][keys]int32, src), next: make([][keys]int32, src), nextLoop: make([][keys]int32, src),
+		count1: make([][keys]int32, p.hop1), loops: make([][keys]int32, p.hop1), count2: make([][keys]int32, max(p.hop2, 1)),
+		highest: make([]int64, src), newest: ids.NoCheckpoint,
+	}
+	for range p.sinkParts {
+		o.lastInc = append(o.lastInc, 0)
+		var s [2][]int64
+		for i := range s {
+			for range max(p.hop1, p.hop2) {
+				s[i] = append(s[i], barrier.NoTime)
+			}
+		}
+		o.stream = append(o.stream, s)
+	}
+	return o
+}
+
+// ended reports whether a later Start exists: what the incarnation writes now
+// is a zombie's.
+func (o *oracle) ended(inc ids.Incarnation) bool { return inc < o.newestStart }
+
+// appended looks at every record of the control log.
+func (o *oracle) appended(off int64, r barrier.Record) {
+	st := &o.w.stats
+	switch b := r.Body.(type) {
+	case barrier.Start:
+		o.newestStart = max(o.newestStart, ids.Incarnation(off))
+	case barrier.Trigger:
+		st.Triggers++
+	case barrier.Abort:
+		st.Aborts++
+	case barrier.Rollback:
+		st.Rollbacks++
+	case barrier.Restore:
+		st.Restores++
+	case barrier.Retire:
+		o.retained = slices.DeleteFunc(o.retained, func(ref barrier.CheckpointRef) bool { return ref.N == b.N })
+	case barrier.Ack:
+		for _, t := range b.Txns {
+			o.listed = append(o.listed, listing{t.Handle, b.N})
+		}
+	case barrier.Complete:
+		to, ok := o.cutOf(barrier.CheckpointRef{N: b.N, Manifest: b.Manifest})
+		if !ok {
+			return // void, and its objects are gone; marked checks the valid ones
+		}
+		o.cuts = append(o.cuts, cut{n: b.N, at: o.w.now, to: to})
+		for i, v := range to {
+			o.highest[i] = max(o.highest[i], v)
+		}
+	}
+}
+
+// cutOf returns the input positions of a checkpoint.
+func (o *oracle) cutOf(ref barrier.CheckpointRef) ([]int64, bool) {
+	offs, absent := o.w.store.external(ref)
+	if absent != "" {
+		return nil, false
+	}
+	to := make([]int64, len(o.w.inputs))
+	for _, x := range offs {
+		to[o.w.plan.sourceIndex(x.tp)] = x.next
+	}
+	return to, true
+}
+
+// marked: a coordinator says that a checkpoint is completed and committed.
+func (o *oracle) marked(ref barrier.CheckpointRef) {
+	w := o.w
+	if slices.ContainsFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N == ref.N }) || ref.N <= o.newest {
+		return
+	}
+	to, ok := o.cutOf(ref)
+	if !ok {
+		w.fail("checkpoint %d is completed, but objects of it are missing", ref.N)
+		return
+	}
+	o.marks++
+	w.stats.Completes++
+	o.newest = ref.N
+	o.retained = append(o.retained, ref)
+	for src, in := range w.inputs {
+		for k := range keys {
+			if want := in.below(k, to[src]); o.done[src][k] < want {
+				w.fail("lost: checkpoint %d is committed with %s up to %d, but of its %d records with key %d only %d were output", ref.N, in.tp, to[src], want, k, o.done[src][k])
+				return
+			}
+		}
+	}
+}
+
+// committedOutput counts a record whose commit is certain.
+func (o *oracle) committedOutput(r *output) {
+	if r.committed || r.loop {
+		return
+	}
+	r.committed = true
+	if d := &o.done[r.src][r.key]; *d == r.idx {
+		*d++
+	}
+}
+
+// committing: the broker commits a transaction.
+func (o *oracle) committing(h ids.TxnHandle) {
+	for _, l := range o.listed {
+		if l.handle != h {
+			continue
+		}
+		if slices.ContainsFunc(o.cuts, func(c cut) bool { return c.n == l.n }) {
+			return
+		}
+	}
+	o.w.fail("transaction %v is committed, but no completed checkpoint lists it", h)
+}
+
+// visible: a read-committed consumer reads an output.
+func (o *oracle) visible(s *sinkPartition, r *output) {
+	w := o.w
+	w.stats.Outputs++
+	w.note(uint64(r.src), uint64(r.key), uint64(r.off), uint64(r.count1), uint64(r.count2))
+	part := int(s.tp.Partition)
+	switch {
+	case r.inc < o.lastInc[part]:
+		w.fail("%s: output of incarnation %d after one of %d", s.tp, r.inc, o.lastInc[part])
+		return
+	case r.inc > o.lastInc[part]:
+		o.lastInc[part] = r.inc
+		o.switched(s, r.inc)
+	}
+	if r.off >= o.highest[r.src] {
+		w.fail("%s: output of %s offset %d is committed, completed checkpoints reach to %d", s.tp, w.inputs[r.src].tp, r.off, o.highest[r.src])
+		return
+	}
+	next, count, loop := &o.next[r.src][r.key], &o.count1[r.hop1][r.key], 0
+	if r.loop {
+		next, count, loop = &o.nextLoop[r.src][r.key], &o.loops[r.last][r.key], 1
+	}
+	if r.idx != *next {
+		what := "lost"
+		if r.idx < *next {
+			what = "doubled"
+		}
+		w.fail("%s: %s: record %d of %s key %d (offset %d, cycle %t, incarnation %d) is output where record %d belongs", s.tp, what, r.idx, w.inputs[r.src].tp, r.key, r.off, r.loop, r.inc, *next)
+		return
+	}
+	*next++
+	if *count++; r.count1 != *count {
+		w.fail("%s: %s offset %d key %d has running count %d, want %d", s.tp, w.inputs[r.src].tp, r.off, r.key, r.count1, *count)
+		return
+	}
+	if w.plan.hop2 > 0 && !r.loop {
+		c := &o.count2[r.last][r.key]
+		if *c++; r.count2 != *c {
+			w.fail("%s: %s offset %d key %d has second count %d, want %d", s.tp, w.inputs[r.src].tp, r.off, r.key, r.count2, *c)
+			return
+		}
+	}
+	if last := &o.stream[part][loop][r.last]; r.stream < *last {
+		w.fail("%s: stream time of task partition %d falls from %d to %d", s.tp, r.last, *last, r.stream)
+	} else {
+		*last = r.stream
+	}
+}
+
+// switched: a partition shows the first output of an incarnation. What it
+// showed before must be exactly what its checkpoint covers.
+func (o *oracle) switched(s *sinkPartition, inc ids.Incarnation) {
+	w, p := o.w, &o.w.plan
+	i := slices.IndexFunc(o.starts, func(x startOf) bool { return x.inc == inc })
+	if i < 0 {
+		w.fail("%s: output of incarnation %d, which nobody started", s.tp, inc)
+		return
+	}
+	st := &o.starts[i]
+	back := slices.ContainsFunc(o.starts[:i+1], func(x startOf) bool { return x.back })
+	if back {
+		for j := range o.stream[s.tp.Partition] {
+			for k := range o.stream[s.tp.Partition][j] {
+				o.stream[s.tp.Partition][j][k] = barrier.NoTime
+			}
+		}
+	}
+	for src, in := range w.inputs {
+		for k := range keys {
+			if p.sinkOf(p.lastTask(src, k), k) != s.tp.Partition {
+				continue
+			}
+			want := in.below(k, st.to[src])
+			got := &o.next[src][k]
+			if *got != want && !back {
+				w.fail("%s: incarnation %d starts from checkpoint %d, which covers %d records of %s key %d, but %d were output before", s.tp, inc, st.n, want, in.tp, k, *got)
+				return
+			}
+			if back {
+				diff := want - *got
+				o.count1[p.hop1From(src, k)][k] += diff
+				if p.hop2 > 0 {
+					o.count2[p.hop2Of(k)][k] += diff
+				}
+				*got = want
+			}
+		}
+	}
+}
+
+// started: an instance begins to start tasks.
+func (o *oracle) started(p *process, e barrier.DoStartTasks) {
+	w := o.w
+	i := slices.IndexFunc(o.starts, func(x startOf) bool { return x.inc == e.Incarnation })
+	if i >= 0 {
+		if o.starts[i].n != e.From.N {
+			w.fail("%s starts incarnation %d from checkpoint %d, others from %d", p.name, e.Incarnation, e.From.N, o.starts[i].n)
+		}
+		return
+	}
+	to, ok := o.cutOf(e.From)
+	if !ok {
+		if e.Incarnation >= o.newestStart {
+			w.fail("%s starts incarnation %d from checkpoint %d, of which objects are missing", p.name, e.Incarnation, e.From.N)
+		}
+		return
+	}
+	st := startOf{inc: e.Incarnation, n: e.From.N, to: to}
+	if e.From.N < o.newest && e.Incarnation >= o.newestStart {
+		st.back = true
+		o.goneBack(st)
+	}
+	o.starts = append(o.starts, st)
+	slices.SortFunc(o.starts, func(a, b startOf) int { return int(a.inc - b.inc) })
+}
+
+// goneBack: the application goes on from an older checkpoint.
+func (o *oracle) goneBack(st startOf) {
+	asked := slices.ContainsFunc(o.w.log.records, func(r barrier.Record) bool {
+		b, ok := r.Body.(barrier.Restore)
+		return ok && b.N == st.n
+	})
+	if !asked {
+		o.w.fail("incarnation %d starts from checkpoint %d, but %d is completed and committed", st.inc, st.n, o.newest)
+		return
+	}
+	o.restored = append(o.restored, st.n)
+	o.newest = st.n
+	o.retained = slices.DeleteFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N > st.n })
+	for src, in := range o.w.inputs {
+		for k := range keys {
+			o.done[src][k] = in.below(k, st.to[src])
+		}
+	}
+}
+
+// running: an instance's tasks run; no two current owners run one task.
+func (o *oracle) running(p *process) {
+	for _, other := range o.w.procs {
+		if other == p || !other.up || other.inc != p.inc {
+			continue
+		}
+		for _, t := range other.tasks {
+			if slices.ContainsFunc(p.tasks, func(x *task) bool { return x.id == t.id }) {
+				o.w.fail("task %s runs in %s and %s as incarnation %d", t.id, p.name, other.name, p.inc)
+			}
+		}
+	}
+}
+
+// offsetMoves: a group offset is overwritten.
+func (o *oracle) offsetMoves(old, to groupOffset) {
+	_, was, _ := transactions.ParseOffsetMetadata(old.meta)
+	_, n, tagged := transactions.ParseOffsetMetadata(to.meta)
+	if tagged && (to.next < old.next || n < was) && !slices.Contains(o.restored, n) && !o.mayWriteBack(n) {
+		o.w.fail("group offset of %s moves back from %d (%s) to %d (%s)", to.tp, old.next, old.meta, to.next, to.meta)
+	}
+}
+
+// mayWriteBack: offsets are overwritten before the Start of a Restore, and
+// the oracle learns of it by the Start only.
+func (o *oracle) mayWriteBack(n ids.CheckpointID) bool {
+	return slices.ContainsFunc(o.w.log.records, func(r barrier.Record) bool {
+		b, ok := r.Body.(barrier.Restore)
+		return ok && b.N == n
+	})
+}
+
+// deleted: an object is removed.
+func (o *oracle) deleted(obj *object) {
+	for _, ref := range o.retained {
+		if slices.Contains(o.w.store.needs(ref.Manifest), obj.key) {
+			o.w.fail("object %s is deleted, but retained checkpoint %d needs it", obj.key, ref.N)
+		}
+	}
+}
+
+// overwritten: an object gets another content.
+func (o *oracle) overwritten(old, to *object) {
+	if slices.Equal(old.file, to.file) && old.part == to.part {
+		return
+	}
+	for _, ref := range o.retained {
+		if slices.Contains(o.w.store.needs(ref.Manifest), old.key) {
+			o.w.fail("object %s, which retained checkpoint %d needs, is overwritten with another content", old.key, ref.N)
+		}
+	}
+}
+
+// purged: repartition records are deleted.
+func (o *oracle) purged(r *repPartition) {
+	for _, ref := range o.retained {
+		parts, absent := o.w.store.parts(ref.Manifest)
+		if absent != "" {
+			continue
+		}
+		for _, pos := range positionsOf(parts, r.tp) {
+			if pos.Next < r.start && (ref.N == o.newest || pos.InFlight(ref.N)) {
+				o.w.fail("%s is purged up to %d, checkpoint %d needs it from %d", r.tp, r.start, ref.N, pos.Next)
+			}
+		}
+	}
+}
+
+// positionBelowStart: a restore finds a position that was purged (R29).
+func (o *oracle) positionBelowStart(p *process, e barrier.DoStartTasks, r *repPartition, next int64) {
+	if e.Incarnation >= o.newestStart && !slices.ContainsFunc(o.restored, func(n ids.CheckpointID) bool { return n == e.From.N }) {
+		o.w.fail("%s restores %s at %d from checkpoint %d, below its start %d", p.name, r.tp, next, e.From.N, r.start)
+	}
+}
+
+// fatal: a machine or pool gives up.
+func (o *oracle) fatal(p *process, err error) {
+	w := o.w
+	for _, c := range o.cuts {
+		if w.now-c.at > sessionTimeout+expectedRestart-600 && w.stats.TxnTimeouts > 0 && isLost(err) && c.n >= o.newest {
+			// More time went by than the settings allow for.
+			w.stats.LostByTimeout++
+			w.tracef("%s: %v", p.name, err)
+			return
+		}
+	}
+	w.fail("%s ends with: %v", p.name, err)
+}
+
+// complete reports whether everything was output.
+func (o *oracle) complete() bool {
+	for src, in := range o.w.inputs {
+		for k := range keys {
+			all := int32(len(in.byKey[k]))
+			if o.next[src][k] < all || o.w.plan.loops(k) && o.nextLoop[src][k] < all {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isLost reports whether an instance ended because output of a completed
+// checkpoint is gone (R23).
+func isLost(err error) bool { return strings.Contains(err.Error(), "lost") }

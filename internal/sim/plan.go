@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+)
+
+// plan is what a seed draws before anything happens: the topology, the
+// settings, and how rough the world is.
+type plan struct {
+	sources, hop1, hop2, sinkParts int  // partitions; hop2 0: no third subtopology
+	joined                         bool // hop 1 reads an external input as well
+	cycle                          bool // hop 1 feeds a topic that it reads itself
+	records                        int  // per source partition
+	every                          int64
+	instances                      int
+	holdLimit                      int64
+
+	interval, checkpointTimeout, transactionTimeout int64
+	toleratedAborts, retain                         int
+
+	lost, mute, late int // of a thousand requests
+	lateness         int64
+	storeFails       int
+	faultEvery       int // steps between faults, mean
+}
+
+const (
+	sessionTimeout   = 500
+	expectedRestart  = 3000
+	shutdownDeadline = 2500
+	settle           = 30
+	appID            = "app"
+)
+
+func drawPlan(w *World) plan {
+	r := w.rng
+	p := plan{
+		sources: 1 + r.IntN(3), hop1: 1 + r.IntN(3), sinkParts: 1 + r.IntN(3),
+		joined: r.IntN(3) == 0, cycle: r.IntN(4) == 0,
+		records: 40 + r.IntN(80), every: int64(40 + r.IntN(120)), instances: 1 + r.IntN(3),
+		interval: int64(60 + r.IntN(200)), checkpointTimeout: int64(500 + r.IntN(900)),
+		toleratedAborts: 1 + r.IntN(3), retain: 1 + r.IntN(3),
+		lost: r.IntN(20), mute: r.IntN(20), late: r.IntN(30), lateness: int64(100 + r.IntN(2500)),
+		storeFails: r.IntN(60), faultEvery: 120 + r.IntN(600),
+	}
+	if p.instances == 1 && r.IntN(3) > 0 {
+		p.instances = 2
+	}
+	if r.IntN(3) == 0 {
+		p.hop2 = 1 + r.IntN(2)
+	}
+	if r.IntN(3) == 0 {
+		p.holdLimit = 200
+	}
+	p.transactionTimeout = (p.interval+p.checkpointTimeout)*int64(p.toleratedAborts+1) + sessionTimeout + expectedRestart + int64(50+r.IntN(3000))
+	return p
+}
+
+// keys is the number of different keys.
+const keys = 12
+
+// The topics.
+const (
+	topicIn   = "in"
+	topicIn2  = "in2"
+	topicHop1 = "hop1"
+	topicHop2 = "hop2"
+	topicLoop = "loop"
+	topicOut  = "out"
+)
+
+// edge is one input of a subtopology.
+type edge struct {
+	topic          string
+	source         bool
+	forward, cycle barrier.TaskSet
+}
+
+// subtopology is what one kind of task reads and writes.
+type subtopology struct {
+	partitions int
+	inputs     []edge
+	outputs    []string // repartition topics
+}
+
+func tasksOf(sub, partitions int) barrier.TaskSet {
+	var out []ids.TaskID
+	for i := range partitions {
+		out = append(out, ids.TaskID{Sub: int32(sub), Partition: int32(i)})
+	}
+	return barrier.NewTaskSet(out...)
+}
+
+// topology returns the subtopologies in order of their numbers.
+func (p *plan) topology() []subtopology {
+	subs := []subtopology{
+		{partitions: p.sources, inputs: []edge{{topic: topicIn, source: true}}, outputs: []string{topicHop1}},
+		{partitions: p.hop1, inputs: []edge{{topic: topicHop1, forward: tasksOf(0, p.sources)}}},
+	}
+	one := &subs[1]
+	if p.joined {
+		one.inputs = append(one.inputs, edge{topic: topicIn2, source: true})
+	}
+	if p.hop2 > 0 {
+		one.outputs = append(one.outputs, topicHop2)
+	}
+	if p.cycle {
+		one.inputs = append(one.inputs, edge{topic: topicLoop, cycle: tasksOf(1, p.hop1)})
+		one.outputs = append(one.outputs, topicLoop)
+	}
+	if p.hop2 > 0 {
+		subs = append(subs, subtopology{partitions: p.hop2, inputs: []edge{{topic: topicHop2, forward: tasksOf(1, p.hop1)}}})
+	}
+	return subs
+}
+
+// allTasks returns every task of the topology.
+func (p *plan) allTasks() barrier.TaskSet {
+	var all barrier.TaskSet
+	for i, s := range p.topology() {
+		all = all.Union(tasksOf(i, s.partitions))
+	}
+	return all
+}
+
+// partitionsOf returns the number of partitions of a topic.
+func (p *plan) partitionsOf(topic string) int {
+	switch topic {
+	case topicIn:
+		return p.sources
+	case topicHop1, topicIn2, topicLoop:
+		return p.hop1
+	case topicHop2:
+		return p.hop2
+	}
+	return p.sinkParts
+}
+
+// sourceIndex numbers the external partitions: those of in, then those of in2.
+func (p *plan) sourceIndex(tp ids.TopicPartition) int {
+	if tp.Topic == topicIn2 {
+		return p.sources + int(tp.Partition)
+	}
+	return int(tp.Partition)
+}
+
+// Routes: where a record with key k goes.
+func (p *plan) hop1Of(k int) int32 { return int32(k % p.hop1) }
+func (p *plan) hop2Of(k int) int32 { return int32(k / 2 % p.hop2) }
+func (p *plan) loopOf(k int) int32 { return int32(k / 4 % p.hop1) }
+func (p *plan) loops(k int) bool   { return p.cycle && k%4 == 1 }
+
+// sinkOf is the sink partition for outputs of a task's partition.
+func (p *plan) sinkOf(task int32, k int) int32 { return (task + int32(k)) % int32(p.sinkParts) }
+
+// hop1From is the partition of the hop-1 task that counts source src's key k.
+func (p *plan) hop1From(src, k int) int32 {
+	if src >= p.sources {
+		return int32(src - p.sources)
+	}
+	return p.hop1Of(k)
+}
+
+// lastTask is the partition of the task that outputs source src's key k.
+func (p *plan) lastTask(src, k int) int32 {
+	if p.hop2 > 0 {
+		return p.hop2Of(k)
+	}
+	return p.hop1From(src, k)
+}
+
+func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
+	return barrier.Config{
+		App: appID, Self: self, NewLife: ids.Life(w.rng.Uint64() | 1), Fingerprint: "f1", Tasks: p.allTasks(),
+		TxnIDs: 3 + p.toleratedAborts, Interval: p.interval, CheckpointTimeout: p.checkpointTimeout,
+		ToleratedAborts: p.toleratedAborts, TransactionTimeout: p.transactionTimeout,
+		SessionTimeout: sessionTimeout, ExpectedRestart: expectedRestart, ShutdownDeadline: shutdownDeadline,
+		Settle: settle, LeaveGrace: 100, AppendRetry: 200, Retain: p.retain, Rules: w.rules.Barrier,
+	}
+}
+
+func (p *plan) String() string {
+	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, a fault every %d steps",
+		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.faultEvery)
+}
