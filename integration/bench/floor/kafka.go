@@ -157,23 +157,33 @@ func (c *cluster) newProducer(topic string, cancel context.CancelCauseFunc) (*pr
 		return nil, err
 	}
 	p := &producer{topic: topic, byLeader: leaders, cancel: cancel, parts: make([]*partition, n)}
-	var any *sarama.Broker
+	var first *sarama.Broker
 	for broker, partitions := range leaders {
-		any = broker
+		first = broker
 		for _, id := range partitions {
 			p.parts[id] = &partition{leader: broker, records: make([]sarama.Record, batchRecords), numbers: make([]byte, 8*batchRecords)}
 			p.parts[id].batch.Records = make([]*sarama.Record, 0, batchRecords)
 		}
 	}
-	resp, err := any.InitProducerID(&sarama.InitProducerIDRequest{Version: 4, ProducerID: -1, ProducerEpoch: -1})
-	if err == nil && resp.Err != sarama.ErrNoError {
-		err = resp.Err
-	}
-	if err != nil {
+	if p.pid, err = producerID(first); err != nil {
 		return nil, fmt.Errorf("producer id for %s: %w", topic, err)
 	}
-	p.pid = resp.ProducerID
 	return p, nil
+}
+
+// producerID asks again while a broker that just started loads its state.
+func producerID(broker *sarama.Broker) (int64, error) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		resp, err := broker.InitProducerID(&sarama.InitProducerIDRequest{Version: 4, ProducerID: -1, ProducerEpoch: -1})
+		switch {
+		case err != nil:
+			return 0, err
+		case resp.Err == sarama.ErrNoError:
+			return resp.ProducerID, nil
+		case time.Now().After(deadline):
+			return 0, resp.Err
+		}
+	}
 }
 
 // number returns n in eight bytes that live until the partition's next send.

@@ -10,8 +10,7 @@
 //
 // Input records have an 8-byte key and any value; output records have the
 // 8-byte big-endian key and the 8-byte big-endian running count. The topics
-// must exist, with as many partitions each. It runs until it is terminated or
-// its standard input ends.
+// must exist, with as many partitions each. It runs until it is terminated.
 package main
 
 import (
@@ -19,9 +18,9 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 )
@@ -32,15 +31,24 @@ func main() {
 	repartition := flag.String("repartition", "floor-repartition", "topic for the re-keyed records")
 	output := flag.String("output", "floor-output", "topic for the running counts")
 	keys := flag.Uint64("keys", 100_000, "number of keys after re-keying")
+	profile := flag.String("cpuprofile", "", "file to write a processor profile to")
 	flag.Parse()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "floor:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	go func() { // the parent holds our standard input open while it lives
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		stop()
-	}()
 	if err := run(ctx, strings.Split(*brokers, ","), *input, *repartition, *output, *keys); err != nil && ctx.Err() == nil {
+		pprof.StopCPUProfile()
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		os.Exit(1)
 	}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidegate/tidegate/integration/servers"
+)
+
+// usage is what a contestant's process took.
+type usage struct {
+	mu      sync.Mutex
+	peakKB  int64 // most resident memory, as the kernel counted it
+	nowKB   []int64
+	seconds float64 // processor time
+}
+
+// watch samples a process until done is closed.
+func (u *usage) watch(pid int, done <-chan struct{}) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		u.sample(pid)
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (u *usage) sample(pid int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			name, rest, _ := strings.Cut(s.Text(), ":")
+			fields := strings.Fields(rest)
+			if len(fields) == 0 {
+				continue
+			}
+			kb, err := strconv.ParseInt(fields[0], 10, 64)
+			switch {
+			case err != nil:
+			case name == "VmHWM":
+				u.peakKB = max(u.peakKB, kb)
+			case name == "VmRSS":
+				u.nowKB = append(u.nowKB, kb)
+				u.peakKB = max(u.peakKB, kb)
+			}
+		}
+	}
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+		// The name in parentheses may hold anything; fields count from behind it.
+		_, rest, _ := strings.Cut(string(b), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) > 12 {
+			user, _ := strconv.ParseFloat(fields[11], 64)
+			system, _ := strconv.ParseFloat(fields[12], 64)
+			const ticksPerSecond = 100
+			u.seconds = (user + system) / ticksPerSecond
+		}
+	}
+}
+
+func (u *usage) peakMB() int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return (u.peakKB + 1023) / 1024
+}
+
+func (u *usage) cpu() float64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.seconds
+}
+
+// start runs a contestant, its output appended to a log file.
+func start(path string, args, env []string, log string) (*servers.Process, *usage, error) {
+	p, err := servers.StartProcess(servers.Command{Path: path, Args: args, Env: env, LogPath: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	u := &usage{}
+	go u.watch(p.Pid(), p.Done())
+	return p, u, nil
+}
+
+// tail returns the end of a log file for an error message.
+func tail(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	const most = 3000
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+	"github.com/tidegate/tidegate/integration/servers"
+)
+
+// bench holds what all rounds share: servers, input, programs.
+type bench struct {
+	settings
+	kafka  *servers.KafkaServer
+	s3     *servers.S3Server
+	client sarama.Client
+	dir    string // logs, binaries, state
+	floor  string // path of the floor program
+	run    string // distinguishes this run's topics
+	input  string
+}
+
+// result is one contestant's round.
+type result struct {
+	rate          float64
+	window        time.Duration
+	records       int64
+	rssMB         int64
+	cpuPerMillion float64
+}
+
+func newBench(ctx context.Context, s settings, systems []string) (*bench, error) {
+	b := &bench{settings: s, run: strconv.FormatInt(time.Now().UnixMilli(), 36)}
+	var err error
+	if b.dir, err = os.MkdirTemp("", "tidegate-bench-"); err != nil {
+		return nil, err
+	}
+	if b.kafka, err = servers.Kafka(ctx, servers.KafkaOptions{HeapMB: s.heapMB}); err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	for _, system := range systems {
+		switch system {
+		case "floor":
+			err = b.buildFloor(ctx)
+		case "tidegate":
+			if s.store == "s3" {
+				b.s3, err = servers.S3(ctx)
+			}
+		default:
+			err = fmt.Errorf("contestant %q: want floor or tidegate", system)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	config := servers.SaramaConfig()
+	config.Net.MaxOpenRequests = 3
+	if b.client, err = sarama.NewClient(b.kafka.Brokers(), config); err != nil {
+		return nil, fmt.Errorf("connect to %v: %w", b.kafka.Brokers(), err)
+	}
+	b.input = "bench-input-" + b.run
+	if err := b.createTopic(ctx, b.input); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	if err := preload(ctx, b.client, b.input, s.records, s.seed); err != nil {
+		return nil, err
+	}
+	fmt.Printf("broker from %s, %d input records written in %s\n", b.kafka.Source(), s.records, time.Since(begun).Round(time.Second/10))
+	return b, nil
+}
+
+// createTopic returns when every partition answers: the metadata names a leader
+// a moment before it serves requests.
+func (b *bench) createTopic(ctx context.Context, topic string) error {
+	if err := b.kafka.CreateTopic(ctx, topic, int32(b.partitions), nil); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for p := range int32(b.partitions) {
+		for {
+			_, err := b.client.GetOffset(topic, p, sarama.OffsetOldest)
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("wait for %s-%d: %w", topic, p, err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// buildFloor compiles the floor program; this one runs from the same module.
+func (b *bench) buildFloor(ctx context.Context) error {
+	b.floor = filepath.Join(b.dir, "floor")
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", b.floor, "github.com/tidegate/tidegate/integration/bench/floor").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build the floor program (run this from the integration folder): %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func (b *bench) close() {
+	b.deleteTopics(b.input)
+	b.client.Close()
+	os.RemoveAll(b.dir)
+}
+
+// deleteTopics gives the disk back; a topic that stays costs nothing else.
+func (b *bench) deleteTopics(match ...string) {
+	admin, err := sarama.NewClusterAdminFromClient(b.client)
+	if err != nil {
+		return
+	}
+	topics, err := admin.ListTopics()
+	if err != nil {
+		return
+	}
+	for name := range topics {
+		for _, m := range match {
+			if strings.HasPrefix(name, m) {
+				if err := admin.DeleteTopic(name); err != nil {
+					fmt.Fprintf(os.Stderr, "delete topic %s: %v\n", name, err)
+				}
+			}
+		}
+	}
+}
+
+// round runs one contestant from an empty output topic until the window is
+// full or the input is counted.
+func (b *bench) round(ctx context.Context, system string, round int) (result, error) {
+	name := fmt.Sprintf("bench-%s-%s-%d", system, b.run, round)
+	output := name + "-output"
+	defer b.deleteTopics(name)
+	if err := b.createTopic(ctx, output); err != nil {
+		return result{}, err
+	}
+	c, err := newCounter(ctx, b.client, output, b.keys)
+	if err != nil {
+		return result{}, err
+	}
+	path, args, env, err := b.command(ctx, system, name, output)
+	if err != nil {
+		return result{}, err
+	}
+	logs := b.dir
+	if b.keepLogs != "" {
+		logs = b.keepLogs
+	}
+	log := filepath.Join(logs, name+".log")
+	p, u, err := start(path, args, env, log)
+	if err != nil {
+		return result{}, err
+	}
+	counting, stop := context.WithCancel(ctx)
+	counted := make(chan struct{})
+	go func() { defer close(counted); c.run(counting) }()
+	defer func() { stop(); <-counted }()
+
+	err = b.wait(ctx, p, c)
+	cpu := u.cpu()
+	atEnd, _, _, _ := c.seen()
+	if stopErr := p.Stop(time.Minute); err == nil && stopErr != nil {
+		err = fmt.Errorf("stop: %w", stopErr)
+	}
+	if err == nil {
+		err = c.verdict()
+	}
+	if err != nil {
+		return result{}, fmt.Errorf("%w\n%s", err, tail(log))
+	}
+	r := result{rssMB: u.peakMB(), cpuPerMillion: cpu / max(float64(atEnd), 1) * 1e6}
+	r.rate, r.window = c.rate(b.warmup, b.window)
+	r.records, _, _, _ = c.seen()
+	return r, nil
+}
+
+// wait returns when the window is full or everything was counted; an error if
+// the contestant ends or nothing comes for a minute.
+func (b *bench) wait(ctx context.Context, p *servers.Process, c *counter) error {
+	const patience = time.Minute
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.Done():
+			if err := p.Err(); err != nil {
+				return fmt.Errorf("the process ended by itself: %w", err)
+			}
+			return errors.New("the process ended by itself")
+		case <-tick.C:
+		}
+		total, first, last, err := c.seen()
+		switch {
+		case err != nil:
+			return err
+		case total >= b.records:
+			return nil
+		case total > 0 && last-first >= b.warmup+b.window:
+			return nil
+		case time.Since(c.begun)-last > patience:
+			return fmt.Errorf("no output for %s after %d records", patience, total)
+		}
+	}
+}
+
+// command returns how to start a contestant; name prefixes all its topics.
+func (b *bench) command(ctx context.Context, system, name, output string) (path string, args, env []string, err error) {
+	brokers := strings.Join(b.kafka.Brokers(), ",")
+	if system == "floor" {
+		repartition := name + "-repartition"
+		if err := b.createTopic(ctx, repartition); err != nil {
+			return "", nil, nil, err
+		}
+		return b.floor, []string{
+			"-brokers=" + brokers, "-input=" + b.input, "-repartition=" + repartition, "-output=" + output,
+			"-keys=" + strconv.Itoa(b.keys), "-cpuprofile=" + b.floorProfile,
+		}, nil, nil
+	}
+	if path, err = os.Executable(); err != nil {
+		return "", nil, nil, fmt.Errorf("path of this program: %w", err)
+	}
+	state := b.stateDir
+	if state == "" {
+		state = b.dir
+	}
+	args = []string{
+		"-child", "-brokers=" + brokers, "-input=" + b.input, "-output=" + output, "-app=" + name,
+		"-keys=" + strconv.Itoa(b.keys), "-interval=" + b.interval.String(), "-state=" + filepath.Join(state, name+"-state"),
+	}
+	if b.store == "s3" {
+		bucket, err := b.s3.NewBucket(ctx)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		args = append(args, "-s3-endpoint="+b.s3.Endpoint, "-s3-bucket="+bucket)
+		env = b.s3.Env()
+	} else {
+		args = append(args, "-store-dir="+filepath.Join(b.dir, name+"-store"))
+	}
+	return path, append(args, strings.Fields(b.childArgs)...), env, nil
+}
