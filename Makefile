@@ -50,7 +50,7 @@ test-race: ## the packages whose goroutines meet, under the race detector
 	$(GO) test -race $(RACE_PKGS)
 
 test-integration: ## tests on a real Kafka and a real S3 server, found or started
-	cd integration && $(GO) test -timeout $(INTEGRATION_TIMEOUT) ./...
+	cd integration && $(GO) run ./servers/probe && $(GO) test -timeout $(INTEGRATION_TIMEOUT) ./...
 
 lint: vet $(BIN)/golangci-lint ## go vet and golangci-lint of every module, and formatting
 	@out="$$($(GO) fmt ./... && cd integration && $(GO) fmt ./...)"; \

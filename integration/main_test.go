@@ -8,4 +8,4 @@ import (
 	"github.com/tidegate/tidegate/integration/servers"
 )
 
-func TestMain(m *testing.M) { servers.TestMain(m) }
+func TestMain(m *testing.M) { servers.Main(m) }

@@ -39,7 +39,7 @@ func forget(c io.Closer) {
 }
 
 // CloseAll stops every server and process that was started here, last first, and
-// removes their data. Programs call it before they exit; tests through [TestMain].
+// removes their data. Programs call it before they exit; tests through [Main].
 func CloseAll() error {
 	var errs []error
 	for {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests of a package and ends every server that they started. Use it
-// as `func TestMain(m *testing.M) { servers.TestMain(m) }`.
-func TestMain(m *testing.M) {
+// Main runs the tests of a package and ends every server that they started. Use it as
+// `func TestMain(m *testing.M) { servers.Main(m) }`.
+func Main(m *testing.M) {
 	code := m.Run()
 	if err := CloseAll(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the test servers:", err)
@@ -31,7 +31,7 @@ var shared struct {
 
 // RequireKafka returns the broker that all tests of the package share; the first call
 // starts it. Tests that stop it, or need settings, use [RequireOwnKafka]. Without any
-// way to get a broker the test is skipped, and fails where CI=true.
+// way to get a broker the test is skipped; it fails where CI=true.
 func RequireKafka(t testing.TB) *KafkaServer {
 	t.Helper()
 	shared.Lock()
