@@ -31,8 +31,9 @@
 //
 //  1. A store and its cache belong to one goroutine. Nothing here locks.
 //  2. After Flush returned nil, the KV holds exactly what Get would answer.
-//  3. Entries are written in the order in which they became dirty, never in map
-//     order: two runs over the same records make the same writes.
+//  3. Entries are written in the order of their keys by a flush, and in the order
+//     in which they became dirty by an eviction, never in map order: two runs over
+//     the same records make the same writes.
 //  4. The value that Get returned is the cached one. The owner may change it and
 //     must then Put it, also when nothing but its content changed; in between the
 //     entry may have been evicted, which loses nothing, because Put brings the

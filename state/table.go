@@ -1,7 +1,10 @@
 package state
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/tidegate/tidegate/serde"
@@ -50,7 +53,8 @@ type table[V any] struct {
 	last    *entry[V] // the entry used last: a Put mostly follows its Get
 	free    []*entry[V]
 
-	dirty    []*entry[V] // in the order of becoming dirty; nil where written since
+	sorted   []ordered[V] // scratch of flush
+	dirty    []*entry[V]  // in the order of becoming dirty; nil where written since
 	nDirty   int
 	buf      []byte // scratch for values being written
 	loaded   []byte // scratch for a value being read
@@ -299,13 +303,14 @@ func (t *table[V]) compactDirty() {
 	t.dirty = live
 }
 
-// flush writes every dirty entry.
+// flush writes every dirty entry, in the order of their keys.
 func (t *table[V]) flush() error {
-	for _, e := range t.dirty {
-		if e == nil {
-			continue
-		}
-		if err := t.write(e); err != nil {
+	if t.nDirty == 0 {
+		return nil
+	}
+	t.sortDirty()
+	for i := range t.sorted {
+		if err := t.write(t.sorted[i].e); err != nil {
 			t.abandon()
 			return err
 		}
@@ -321,7 +326,43 @@ func (t *table[V]) flush() error {
 		}
 	}
 	t.dirty, t.nDirty = t.dirty[:0], 0
+	clear(t.sorted) // holds no entry that may be evicted and reused
 	return nil
+}
+
+// sortDirty lists the dirty entries in the order of their keys. The engine
+// takes ordered writes with a third less work: a memtable inserts each one next
+// to the one before. The first bytes of the keys are compared as numbers, which
+// spares most comparisons the way to the key's memory.
+func (t *table[V]) sortDirty() {
+	t.sorted = t.sorted[:0]
+	for _, e := range t.dirty {
+		if e != nil {
+			t.sorted = append(t.sorted, ordered[V]{rank(e.key), e})
+		}
+	}
+	slices.SortFunc(t.sorted, func(a, b ordered[V]) int {
+		if a.rank != b.rank {
+			if a.rank < b.rank {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.e.key, b.e.key)
+	})
+}
+
+// rank is a number that orders keys as their first eight bytes do.
+func rank(key string) uint64 {
+	var b [8]byte
+	copy(b[:], key)
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// ordered is an entry with the start of its key.
+type ordered[V any] struct {
+	rank uint64
+	e    *entry[V]
 }
 
 // flushMembers writes the dirty entries of one window.

@@ -289,7 +289,7 @@ func (e *Engine) admit() error {
 			return err
 		}
 		m := e.db.Metrics()
-		if m.MemTable.Count <= maxMemtables && m.Levels[0].Sublevels <= waitAt {
+		if m.MemTable.Size <= maxMemtables*uint64(e.memtable) && m.Levels[0].Sublevels <= waitAt {
 			return nil
 		}
 		if !waited {

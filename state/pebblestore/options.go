@@ -41,8 +41,9 @@ const (
 	compactAt = 8
 	// waitAt is the number from which writers wait for a compaction.
 	waitAt = 64
-	// maxMemtables is the number of memtables from which writers wait for a flush.
-	maxMemtables = 4
+	// maxMemtables is the number of full memtables from which writers wait for a
+	// flush. Pebble begins one at half a full memtable.
+	maxMemtables = 3
 	// never is a threshold that is not reached: see invariant 4.
 	never = 1 << 20
 
