@@ -395,6 +395,34 @@ func TestNullableShowsTombstones(t *testing.T) {
 	require.Equal(t, "a=v@1 a=gone@2", r.out("rows-seen"))
 }
 
+// The driver overwrites its buffers, as a task does: nothing in a store may
+// alias them.
+func TestStoresOwnTheirBytes(t *testing.T) {
+	b := tidegate.NewBuilder()
+	raw := serde.Bytes()
+	s := b.Stream("in", raw, raw)
+	s.GroupByKey("g").Reduce("joined", func(a, v []byte) []byte { return append(append(a, '+'), v...) }).ToStream().To("joined")
+	s.GroupByKey("h").Aggregate("first", tidegate.None[[]byte], func(_, v []byte, a tidegate.Opt[[]byte]) tidegate.Opt[[]byte] {
+		if a.IsSome() {
+			return a
+		}
+		return tidegate.Some(v)
+	}, serde.Nullable(raw)).ToStream().To("first")
+	tab := b.Table("rows", "rows", raw, raw)
+	s.JoinTable("j", tab, func(_, row []byte) []byte { return row }, raw).To("rows-seen")
+	r := start(t, b, map[string]int32{"in": 1, "rows": 1})
+	r.in("rows", "k", "row", 0)
+	for i, v := range []string{"a", "b", "c"} {
+		r.in("in", "k", v, int64(i))
+		if i == 1 {
+			require.NoError(t, r.d.Restart())
+		}
+	}
+	require.Equal(t, "k=a@0 k=a+b@1 k=a+b+c@2", r.out("joined"))
+	require.Equal(t, "k=a@0 k=a@1 k=a@2", r.out("first"))
+	require.Equal(t, "k=row@0 k=row@1 k=row@2", r.out("rows-seen"))
+}
+
 func TestDynamicTopics(t *testing.T) {
 	b := tidegate.NewBuilder()
 	b.Stream("in", str, str).ToDynamic(func(c *tidegate.RecordContext, _, v string) string { return "out-" + v })

@@ -99,7 +99,8 @@ func (c *ProcessorContext[K, V]) WindowStore[SK, SV any](def *WindowKVDef[SK, SV
 	return &WindowKV[SK, SV]{in: s, null: nullOf(def.vs), fault: c.in.Fault}, nil
 }
 
-// Process runs a processor on the stream. newProcessor is called once per task;
+// Process runs a processor on the stream. newProcessor is called once per task,
+// possibly by several goroutines at a time;
 // stores are the definitions that the processor opens in Init. Two steps that
 // name the same definition share the store and run in one task. The result
 // counts as re-keyed; restate its serdes with As before a topic or a store.

@@ -25,7 +25,8 @@ import (
 // # Functions
 //
 // User functions run on the task's goroutine, one call at a time per task, and
-// must not keep RecordContext or byte slices after they return. The Ctx form of
+// must not keep RecordContext or byte slices after they return. Tasks run side
+// by side, so functions that share a variable must guard it. The Ctx form of
 // a step gets the RecordContext and may return an error. Errors and panics go
 // to the application's failure handler with topic, partition and offset.
 type Stream[K, V any] struct {

@@ -28,6 +28,6 @@
 // [Evolver] and accepts the old one. A fingerprint names the format of the
 // bytes, not the Go type: two types with one format may share it.
 //
-// Optional interfaces, found by type assertion: [Evolver], [Cloner],
+// Optional interfaces, found by type assertion: [Evolver], [Cloner], [Aliaser],
 // [NullSerde], [PartitionKeyer].
 package serde

@@ -35,7 +35,7 @@ func (s nullable[T]) Fingerprint() string          { return s.in.Fingerprint() }
 func (s nullable[T]) Accepts(fp string) bool       { return Accepts(s.in, fp) }
 func (s nullable[T]) IsNull(v record.Opt[T]) bool  { return !v.IsSome() }
 func (s nullable[T]) Null() record.Opt[T]          { return record.None[T]() }
-func (s nullable[T]) aliases() bool                { return CloneFunc(s.in) != nil }
+func (s nullable[T]) Aliases() bool                { return CloneFunc(s.in) != nil }
 func (s nullable[T]) PartitionKey(b []byte) []byte { return partitionKey(s.in, b) }
 
 func (s nullable[T]) Clone(v record.Opt[T]) record.Opt[T] {

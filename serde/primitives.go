@@ -57,6 +57,7 @@ func (stringSerde) Fingerprint() string                         { return "string
 func (bytesSerde) Append(dst []byte, v []byte) ([]byte, error) { return append(dst, v...), nil }
 func (bytesSerde) Decode(b []byte) ([]byte, error)             { return b, nil }
 func (bytesSerde) Fingerprint() string                         { return "bytes" }
+func (bytesSerde) Aliases() bool                               { return true }
 func (bytesSerde) Clone(v []byte) []byte                       { return append([]byte{}, v...) }
 
 func (int64Serde) Append(dst []byte, v int64) ([]byte, error) {

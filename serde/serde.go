@@ -48,10 +48,16 @@ func CloneFunc[T any](s Serde[T]) func(T) T {
 	if !ok {
 		return nil
 	}
-	if a, ok := s.(interface{ aliases() bool }); ok && !a.aliases() {
+	if a, ok := s.(Aliaser); ok && !a.Aliases() {
 		return nil
 	}
 	return c.Clone
+}
+
+// Aliaser is implemented by a serde whose decoded values may alias the bytes
+// they were decoded from, depending on what it is composed of.
+type Aliaser interface {
+	Aliases() bool
 }
 
 // Accepts reports whether s reads what a serde with that fingerprint wrote.

@@ -63,7 +63,7 @@ func (s windowed[K]) PartitionKey(b []byte) []byte {
 	return partitionKey(s.in, b[:len(b)-windowSuffix])
 }
 
-func (s windowed[K]) aliases() bool { return CloneFunc(s.in) != nil }
+func (s windowed[K]) Aliases() bool { return CloneFunc(s.in) != nil }
 
 func (s windowed[K]) Clone(v record.Windowed[K]) record.Windowed[K] {
 	if clone := CloneFunc(s.in); clone != nil {

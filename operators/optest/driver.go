@@ -7,6 +7,7 @@
 package optest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -227,7 +228,16 @@ func (t *task) take(r Record) error {
 		return fmt.Errorf("task %s does not read topic %q", t.id, r.Topic)
 	}
 	tp := ids.TopicPartition{Topic: r.Topic, Partition: r.Partition}
-	raw := record.Raw{Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: r.Timestamp, Offset: t.d.ends[tp]}
+	key, value := bytes.Clone(r.Key), bytes.Clone(r.Value)
+	// A task's fetch buffer is used again: whoever kept a part of it shows.
+	defer func() {
+		for _, b := range [][]byte{key, value} {
+			for i := range b {
+				b[i] = '!'
+			}
+		}
+	}()
+	raw := record.Raw{Key: key, Value: value, Headers: r.Headers, Timestamp: r.Timestamp, Offset: t.d.ends[tp]}
 	t.d.ends[tp]++
 	c := &t.ctx
 	c.Topic, c.Partition = r.Topic, r.Partition
