@@ -21,6 +21,9 @@ const sealVersion = 1
 // maxSeal bounds the size of a seal that is read.
 const maxSeal = 64 << 20
 
+// maxSummed is the size up to which a file's content is part of the seal.
+const maxSummed = 256 << 10
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Seal says that a folder was written to its end, and what is in it.
@@ -37,6 +40,10 @@ type Seal struct {
 type SealedFile struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`
+	// Sum is the CRC-32C of a file of at most 256 KiB, in hexadecimal. Engines
+	// guard large files by checksums of their own; a damaged small one, such as a
+	// manifest, may look like one that merely ends earlier.
+	Sum string `json:"crc32c,omitempty"`
 }
 
 // WriteSeal seals dir as it is now. Call it when the last file is complete.
@@ -54,7 +61,11 @@ func WriteSeal(dir, label string) error {
 		if err != nil {
 			return fmt.Errorf("seal state folder: %w", err)
 		}
-		seal.Files = append(seal.Files, SealedFile{Name: entry.Name(), Size: info.Size()})
+		sum, err := sumOf(filepath.Join(dir, entry.Name()), info.Size())
+		if err != nil {
+			return fmt.Errorf("seal state folder: %w", err)
+		}
+		seal.Files = append(seal.Files, SealedFile{Name: entry.Name(), Size: info.Size(), Sum: sum})
 	}
 	b, err := encodeSeal(seal)
 	if err != nil {
@@ -96,8 +107,27 @@ func ReadSeal(dir string) (Seal, error) {
 		if !info.Mode().IsRegular() || info.Size() != f.Size {
 			return Seal{}, Corrupted(dir, fmt.Errorf("file %s has %d bytes instead of %d", f.Name, info.Size(), f.Size))
 		}
+		sum, err := sumOf(filepath.Join(dir, f.Name), f.Size)
+		if err != nil {
+			return Seal{}, Corrupted(dir, err)
+		}
+		if sum != f.Sum {
+			return Seal{}, Corrupted(dir, fmt.Errorf("file %s has checksum %s instead of %s", f.Name, sum, f.Sum))
+		}
 	}
 	return seal, nil
+}
+
+// sumOf returns the checksum of a file that is small enough for one, else "".
+func sumOf(path string, size int64) (string, error) {
+	if size > maxSummed {
+		return "", nil
+	}
+	b, err := readBounded(path, maxSummed)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%08x", crc32.Checksum(b, castagnoli)), nil
 }
 
 // BreakSeal makes a folder unusable for a later process.

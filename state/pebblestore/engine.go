@@ -194,7 +194,7 @@ func (e *Engine) Snapshot(dir string) (state.Snapshot, error) {
 		ok, err = e.repeat(dir)
 	}
 	if err == nil && !ok {
-		err = e.db.Checkpoint(dir)
+		err = e.checkpoint(dir)
 	}
 	if err == nil {
 		snap.Files, err = state.ListFiles(dir, isTable)
@@ -207,6 +207,21 @@ func (e *Engine) Snapshot(dir string) (state.Snapshot, error) {
 	e.nanos.Store(int64(time.Since(begin)))
 	e.flushed.Store(changed)
 	return snap, nil
+}
+
+// checkpoint makes dir a copy of the database.
+func (e *Engine) checkpoint(dir string) error {
+	if err := e.db.Checkpoint(dir); err != nil {
+		return err
+	}
+	// Pebble makes a log, and copies it, even where nothing is logged.
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if err == nil && strings.HasSuffix(entry.Name(), ".log") {
+			err = os.Remove(filepath.Join(dir, entry.Name()))
+		}
+	}
+	return err
 }
 
 // flush waits until every memtable is in a table.
