@@ -29,6 +29,7 @@ const (
 	ProducerFenced             Code = 90
 	TxnIDNotFound              Code = 105
 	Abandoned                  Code = -32767 // the writer gave a batch up after Drop
+	NotSent                    Code = -32766 // no connection: the broker cannot have got the request
 )
 
 // Error makes a Code an error.
@@ -61,7 +62,7 @@ var codeNames = map[Code]string{
 	TxnIDAuthorizationFailed:   "TRANSACTIONAL_ID_AUTHORIZATION_FAILED (53)",
 	ProducerFenced:             "PRODUCER_FENCED (90)",
 	TxnIDNotFound:              "TRANSACTIONAL_ID_NOT_FOUND (105)",
-	Abandoned:                  "given up",
+	Abandoned:                  "given up", NotSent: "not sent",
 }
 
 // Class is the reaction to a code.
@@ -83,7 +84,8 @@ func Classify(c Code) Class {
 	switch c {
 	case OK:
 		return Done
-	case ConcurrentTransactions, // the coordinator still ends the previous one
+	case NotSent,
+		ConcurrentTransactions,                                             // the coordinator still ends the previous one
 		CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, // ask the new coordinator
 		TxnCoordinatorFenced, // the coordinator moved while it wrote
 		3, 5, 6:              // UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER: metadata is behind

@@ -34,12 +34,13 @@ type Pool struct {
 
 	ids      []*txnID // in order of k
 	warnedAt int      // pool size of the last warning
+	inDoubt  int      // ids in a row whose InitProducerId got no definite answer
 
 	tasks []*poolTask // sorted; those of the latest Started
 	byID  map[ids.TaskID]*poolTask
 	keys  []ids.CheckpointID // From and the barriers passed since, ascending
 	open  []*barrier         // barriers not yet reported as Prepared, ascending
-	gone  ids.CheckpointID   // the largest id known to be aborted
+	gone  ids.CheckpointID   // the largest id known to be decided
 
 	txns    []*txn // not ended, oldest first
 	nextTxn TxnNumber
@@ -288,8 +289,11 @@ func (p *Pool) aborted(n ids.CheckpointID) {
 	p.settle()
 }
 
-// completed begins to commit exactly what the decision lists (R19).
+// completed begins to commit exactly what the decision lists (R19). Barriers up
+// to n are decided now, one way or the other (R3).
 func (p *Pool) completed(ev Completed) {
+	p.gone = max(p.gone, ev.N)
+	p.open = slices.DeleteFunc(p.open, func(b *barrier) bool { return b.n <= ev.N })
 	if p.finisher != nil {
 		p.queued = append(p.queued, Completed{N: ev.N, Handles: slices.Clone(ev.Handles)})
 		return

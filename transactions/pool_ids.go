@@ -83,8 +83,8 @@ func (p *Pool) refill() {
 	for _, x := range p.ids {
 		if want > 0 && x.state == idle {
 			want--
-			x.state, x.attempt = initialising, 0
-			p.emit(InitProducer{ID: x.name})
+			x.state, x.attempt = initialising, p.inDoubt
+			p.emit(InitProducer{ID: x.name, Attempt: x.attempt})
 		}
 	}
 	for _, x := range p.ids {
@@ -104,7 +104,7 @@ func (p *Pool) initAnswered(ev InitAnswer) {
 	}
 	switch Classify(ev.Code) {
 	case Done:
-		x.state = ready
+		x.state, p.inDoubt = ready, 0
 		x.handle = ids.TxnHandle{TransactionalID: x.name, ProducerID: ev.ProducerID, ProducerEpoch: ev.Epoch}
 		p.assign()
 	case Retry:
@@ -114,8 +114,11 @@ func (p *Pool) initAnswered(ev InitAnswer) {
 		x.state = idle
 		p.emit(Fatal{Err: fmt.Errorf("InitProducerId for %s: %w: grant Write and Describe on transactional ids with this prefix, and keep WithTransactionTimeout within the broker's transaction.max.timeout.ms", x.name, ev.Code)})
 	default:
-		// It may still arrive, and would then abort whatever is open.
+		// It may still arrive, and would then abort whatever is open. The next
+		// id is tried ever later, or a coordinator that does not answer would
+		// use up ids as fast as they can be registered.
 		x.kill()
+		p.inDoubt++
 		p.refill()
 	}
 }
