@@ -176,7 +176,7 @@ func (w *world) run(steps int) {
 			i := w.r.IntN(len(w.ghosts))
 			e := w.ghosts[i]
 			w.ghosts = slices.Delete(w.ghosts, i, i+1)
-			w.atBroker(e, true)
+			_, _ = w.atBroker(e, true)
 		case !w.running:
 			if !w.busy && w.chance(30) {
 				w.start()
@@ -214,7 +214,7 @@ func (w *world) settle() {
 			w.readLog()
 		}
 		for _, e := range w.ghosts {
-			w.atBroker(e, true)
+			_, _ = w.atBroker(e, true)
 		}
 		w.ghosts = nil
 	}
@@ -325,7 +325,7 @@ func (w *world) carryOut(e Effect) {
 		w.ghosts = append(w.ghosts, e)
 		w.answer(e, NoAnswer, 0)
 	case w.chance(8):
-		w.atBroker(e, false)
+		_, _ = w.atBroker(e, false)
 		w.answer(e, NoAnswer, 0)
 	case w.chance(8):
 		w.answer(e, ConcurrentTransactions, 0)
