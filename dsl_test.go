@@ -427,11 +427,15 @@ func TestDynamicTopics(t *testing.T) {
 	b := tidegate.NewBuilder()
 	b.Stream("in", str, str).ToDynamic(func(c *tidegate.RecordContext, _, v string) string { return "out-" + v })
 	r := start(t, b, map[string]int32{"in": 1, "out-a": 1, "out-b": 3})
-	// The driver knows topics that the topology does not name only through
-	// Resolve, so these are refused like any unknown topic.
+	r.in("in", "k", "a", 1)
+	r.in("in", "k", "b", 2)
+	r.in("in", "k", "null", 3)
+	require.Equal(t, "k=a@1", r.out("out-a"))
+	require.Equal(t, "k=b@2", r.out("out-b"))
+	require.Equal(t, int64(1), r.d.Metrics.NullDropped.Load())
 	err := r.pipe("in", "k", "zzz", 1)
 	require.ErrorContains(t, err, `open topic "out-zzz"`)
-	require.ErrorContains(t, err, "in-0@0")
+	require.ErrorContains(t, err, "in-0@3")
 }
 
 func TestCustomPartitioner(t *testing.T) {

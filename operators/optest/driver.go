@@ -25,6 +25,9 @@ import (
 // ApplicationID is the application id of every driver.
 const ApplicationID = "app"
 
+// Failure is a failed record.
+type Failure = operators.RecordError
+
 // Record is a record of a topic.
 type Record struct {
 	Topic      string
@@ -37,6 +40,7 @@ type Record struct {
 // Driver runs a topology.
 type Driver struct {
 	res   *topology.Resolved
+	given map[string]int32
 	dir   string
 	tasks map[ids.TaskID]*task
 	queue []Record
@@ -60,8 +64,8 @@ type task struct {
 	ctx    operators.Context
 }
 
-// New resolves a topology. partitions are those of the external topics; sinks
-// that are not named have as many as the largest. dir holds the state.
+// New resolves a topology. partitions are those of the external topics, also
+// of those that only records name; sinks that are not named have as many as the largest. dir holds the state.
 func New(top *topology.Topology, partitions map[string]int32, dir string) (*Driver, error) {
 	all := map[string]int32{}
 	most := int32(1)
@@ -79,7 +83,7 @@ func New(top *topology.Topology, partitions map[string]int32, dir string) (*Driv
 		return nil, err
 	}
 	return &Driver{
-		res: res, dir: dir, tasks: map[ids.TaskID]*task{}, out: map[string][]Record{},
+		res: res, given: all, dir: dir, tasks: map[ids.TaskID]*task{}, out: map[string][]Record{},
 		ends: map[ids.TopicPartition]int64{}, CacheBytes: 1 << 20,
 	}, nil
 }
@@ -279,7 +283,7 @@ func (e env) Fail(err *operators.RecordError) error {
 }
 
 func (e env) Output(topic string, internal bool) (operators.Output, error) {
-	n := e.t.d.res.Partitions(topic)
+	n := max(e.t.d.res.Partitions(topic), e.t.d.given[topic])
 	if n == 0 {
 		return nil, fmt.Errorf("topic %q: %w: unknown topic", topic, operators.ErrRefused)
 	}
