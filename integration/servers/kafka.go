@@ -137,12 +137,12 @@ func runningKafka(ctx context.Context, o KafkaOptions) (*KafkaServer, error) {
 	return k, nil
 }
 
-func startKafka(ctx context.Context, o KafkaOptions, source Source, make func(context.Context, KafkaOptions, int) (broker, error)) (*KafkaServer, error) {
+func startKafka(ctx context.Context, o KafkaOptions, source Source, create func(context.Context, KafkaOptions, int) (broker, error)) (*KafkaServer, error) {
 	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
-	b, err := make(ctx, o, port)
+	b, err := create(ctx, o, port)
 	if err != nil {
 		return nil, fmt.Errorf("kafka by %s: %w", source, err)
 	}
