@@ -44,18 +44,6 @@ type ExternalOffset struct {
 	Offset int64 `json:"offset"`
 }
 
-// ChannelPosition is how far a task read one channel: the records of one
-// upstream task within one repartition partition (R6).
-type ChannelPosition struct {
-	ids.TopicPartition
-	Upstream    ids.TaskID      `json:"upstream"`
-	Incarnation ids.Incarnation `json:"incarnation"`
-	// Offset is the next offset to read of the partition for this channel.
-	Offset int64 `json:"offset"`
-	// Passed says that the checkpoint's barrier of this channel was read.
-	Passed bool `json:"passed,omitempty"`
-}
-
 // TaskPart is one task's share of a checkpoint.
 type TaskPart struct {
 	Task        ids.TaskID      `json:"task"`
@@ -68,12 +56,14 @@ type TaskPart struct {
 	Stores []StoreInfo `json:"stores,omitempty"`
 	// StreamTime in milliseconds; the smallest int64 before any record.
 	StreamTime int64 `json:"streamTime"`
-	// Times holds per-input times and idle flags, Timers the pending timers:
-	// bytes that only the task's own code reads.
-	Times    []byte            `json:"times,omitempty"`
-	Timers   []byte            `json:"timers,omitempty"`
-	External []ExternalOffset  `json:"external,omitempty"`
-	Channels []ChannelPosition `json:"channels,omitempty"`
+	// Times holds per-input times and idle flags, Timers the pending timers,
+	// Positions how far each channel of each repartition partition was read
+	// (barrier.TimesState and []barrier.PartitionPosition as JSON): bytes that
+	// only the task's own code reads.
+	Times     []byte           `json:"times,omitempty"`
+	Timers    []byte           `json:"timers,omitempty"`
+	Positions []byte           `json:"positions,omitempty"`
+	External  []ExternalOffset `json:"external,omitempty"`
 }
 
 // Part is what one instance stores for one checkpoint and names in its ack:
@@ -104,7 +94,6 @@ func (p *Part) Sort() {
 		slices.SortFunc(t.Files, compareFiles)
 		slices.SortFunc(t.Stores, func(a, b StoreInfo) int { return cmp.Compare(a.Name, b.Name) })
 		slices.SortFunc(t.External, compareExternal)
-		slices.SortFunc(t.Channels, compareChannels)
 	}
 }
 
@@ -163,14 +152,6 @@ func (t *TaskPart) validate() error {
 	if !ascending(t.External, compareExternal) {
 		return errors.New("external offsets are not sorted, or one is listed twice")
 	}
-	if !ascending(t.Channels, compareChannels) {
-		return errors.New("channels are not sorted, or one is listed twice")
-	}
-	for _, c := range t.Channels {
-		if c.Partition < 0 || c.Offset < 0 {
-			return fmt.Errorf("channel of %s in %s: a negative position", c.Upstream, c.TopicPartition)
-		}
-	}
 	return validExternal(t.External)
 }
 
@@ -219,10 +200,6 @@ func validExternal(list []ExternalOffset) error {
 func compareFiles(a, b FileRef) int { return cmp.Compare(a.Name, b.Name) }
 
 func compareExternal(a, b ExternalOffset) int { return a.TopicPartition.Compare(b.TopicPartition) }
-
-func compareChannels(a, b ChannelPosition) int {
-	return cmp.Or(a.TopicPartition.Compare(b.TopicPartition), a.Upstream.Compare(b.Upstream))
-}
 
 // ascending reports whether list is sorted without equal neighbours.
 func ascending[T any](list []T, compare func(a, b T) int) bool {

@@ -16,9 +16,6 @@ type Protocol interface {
 	NewBatch(tp ids.TopicPartition) *kafka.Builder
 	// Send takes over a finished batch of the task.
 	Send(t *Task, out Outgoing)
-	// Congested reports whether tasks should stop producing; room is closed
-	// when they may go on.
-	Congested() (full bool, room <-chan struct{})
 	// Passed takes over a task's snapshot at a barrier.
 	Passed(t *Task, s *Snapshot)
 	// Failed says that a task cannot go on; it is parked until Revoke.

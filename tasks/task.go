@@ -162,21 +162,11 @@ func (t *Task) makeInputs() error {
 	for _, p := range t.restored.Positions {
 		for _, in := range t.inputs {
 			if in.spec.TP == p.Partition {
-				in.next = readFrom(p)
+				in.next = p.Next
 			}
 		}
 	}
 	return nil
-}
-
-// readFrom is the offset from which a partition is read again: the smallest
-// that a channel still needs.
-func readFrom(p barrier.PartitionPosition) int64 {
-	next := p.Next
-	for _, c := range p.Channels {
-		next = min(next, c.Offset+1)
-	}
-	return next
 }
 
 // subscribe begins to fetch the inputs; called on the worker.
@@ -262,7 +252,7 @@ func (t *Task) release(again []barrier.Reread) {
 			for _, r := range again {
 				if r.Input == in.align {
 					in.clear()
-					in.gen = in.sub.Seek(r.Offset)
+					in.gen = in.sub.SeekTo(r.Offset)
 					in.fetched = r.Offset
 				}
 			}

@@ -15,8 +15,8 @@ const housekeeping = 50 * time.Millisecond
 // Worker is one goroutine that owns tasks. Its methods may be called from any
 // goroutine; commands are carried out in order.
 type Worker struct {
-	fetcher  *kafka.Fetcher
-	protocol Protocol
+	fetcher   *kafka.Fetcher
+	congested func() (full bool, room <-chan struct{})
 
 	mu       sync.Mutex
 	commands []func()
@@ -40,9 +40,10 @@ type delivery struct {
 	b  *kafka.Batch
 }
 
-// NewWorker starts a worker; Stop ends it.
-func NewWorker(f *kafka.Fetcher, p Protocol) *Worker {
-	w := &Worker{fetcher: f, protocol: p, wake: make(chan struct{}, 1), done: make(chan struct{})}
+// NewWorker starts a worker; Stop ends it. congested reports whether tasks
+// should stop producing; room, if any, is closed when they may go on.
+func NewWorker(f *kafka.Fetcher, congested func() (full bool, room <-chan struct{})) *Worker {
+	w := &Worker{fetcher: f, congested: congested, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go w.run()
 	return w
 }
@@ -160,7 +161,7 @@ func (w *Worker) run() {
 		}
 		now := time.Now()
 		w.tick(now)
-		full, room := w.protocol.Congested()
+		full, room := w.congested()
 		if !full {
 			room = nil
 		}

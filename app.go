@@ -1,0 +1,78 @@
+package tidegate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tidegate/tidegate/checkpoint/dir"
+	"github.com/tidegate/tidegate/runtime"
+)
+
+// State is where an App stands; see the constants (KafkaStreams.State).
+type State = runtime.State
+
+// The states of an App, in the order of a normal run.
+const (
+	Created   = runtime.Created
+	Joining   = runtime.Joining
+	Restoring = runtime.Restoring
+	Running   = runtime.Running
+	Stopping  = runtime.Stopping
+	Stopped   = runtime.Stopped
+	Failed    = runtime.Failed
+)
+
+// Health is a snapshot of an App's condition, for a readiness or liveness
+// endpoint: ready when State is Running, alive unless State is Failed.
+type Health = runtime.Health
+
+// App is one instance of an application: it joins the application's consumer
+// group, runs its share of the tasks, and takes part in checkpoints (Kafka
+// Streams' KafkaStreams). Start more processes to scale.
+type App struct {
+	rt *runtime.Runtime
+}
+
+// New makes an App from a checked topology. It does no I/O; contradictory
+// options are an error that names them.
+func New(t *Topology, opts ...Option) (*App, error) {
+	if t == nil {
+		return nil, errors.New("tidegate.New: the topology is nil: pass what Builder.Build returned")
+	}
+	var cfg runtime.Config
+	for _, o := range opts {
+		o(&cfg)
+	}
+	if err := cfg.Err; err != nil {
+		return nil, err
+	}
+	rt, err := runtime.New(cfg, t.t)
+	if err != nil {
+		return nil, err
+	}
+	return &App{rt: rt}, nil
+}
+
+// Run runs the instance until ctx ends; it then takes a last checkpoint, leaves
+// the group and returns nil. It returns an error when the application cannot go
+// on; state and checkpoints stay as they are. It may be called once.
+func (a *App) Run(ctx context.Context) error { return a.rt.Run(ctx) }
+
+// State returns the present state.
+func (a *App) State() State { return a.rt.State() }
+
+// Health returns the present condition.
+func (a *App) Health() Health { return a.rt.Health() }
+
+// WithCheckpointDir keeps checkpoints in a directory, which all instances must
+// share: a network file system, or the only machine's disk.
+func WithCheckpointDir(path string) Option {
+	return func(c *runtime.Config) {
+		s, err := dir.New(path)
+		if err != nil {
+			c.Err = errors.Join(c.Err, err)
+			return
+		}
+		c.Store = s
+	}
+}

@@ -1,0 +1,223 @@
+package tidegate
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/tidegate/tidegate/checkpoint"
+	"github.com/tidegate/tidegate/runtime"
+)
+
+// Option configures an App. Options are validated together by New.
+type Option func(*runtime.Config)
+
+// Mode is the fault-tolerance protocol of an application.
+type Mode = runtime.Mode
+
+const (
+	// Barrier takes checkpoints by in-band barriers, as Flink does. The default.
+	Barrier = runtime.Barrier
+	// Changelog logs every state change to a topic, as Kafka Streams does.
+	Changelog = runtime.Changelog
+)
+
+// Guarantee is what a read_committed consumer of the output can rely on
+// (Kafka Streams' processing.guarantee).
+type Guarantee = runtime.Guarantee
+
+const (
+	// ExactlyOnce puts each input record's effect into state and output once.
+	ExactlyOnce = runtime.ExactlyOnce
+	// AtLeastOnce may repeat output after a failure.
+	AtLeastOnce = runtime.AtLeastOnce
+)
+
+// FailureAction is the answer of a record-failure handler.
+type FailureAction = runtime.FailureAction
+
+const (
+	// Fail stops the application with the error; nothing is lost. The default.
+	Fail = runtime.Fail
+	// Skip drops the record and counts it in Health.Skipped.
+	Skip = runtime.Skip
+)
+
+// StoreKind selects the engine that keeps a task's state.
+type StoreKind = runtime.StoreKind
+
+const (
+	// Pebble keeps state on the local disk, larger than memory. The default.
+	Pebble = runtime.Pebble
+	// Memory keeps state in memory; it is checkpointed all the same.
+	Memory = runtime.Memory
+)
+
+// WithApplicationID names the application: its consumer group, internal topics
+// and checkpoints. Required; letters, digits, dots, underscores and hyphens
+// (Kafka Streams' application.id).
+func WithApplicationID(id string) Option {
+	return func(c *runtime.Config) { c.ApplicationID = id }
+}
+
+// WithBrokers gives the bootstrap brokers as host:port. Required.
+func WithBrokers(brokers ...string) Option {
+	return func(c *runtime.Config) { c.Kafka.Brokers = brokers }
+}
+
+// WithMode selects the protocol; the default is Barrier.
+func WithMode(m Mode) Option { return func(c *runtime.Config) { c.Mode = m } }
+
+// WithGuarantee selects the delivery guarantee; the default is ExactlyOnce.
+func WithGuarantee(g Guarantee) Option { return func(c *runtime.Config) { c.Guarantee = g } }
+
+// WithCheckpointStore says where checkpoints are kept (Flink's
+// state.checkpoints.dir): checkpoint/s3.New or checkpoint/dir.New. Required in
+// barrier mode.
+func WithCheckpointStore(s checkpoint.Store) Option {
+	return func(c *runtime.Config) { c.Store = s }
+}
+
+// WithCheckpointInterval sets the time from one checkpoint's start to the
+// next's; the default is 10 s. Output becomes visible to read_committed
+// consumers about an interval plus the checkpoint's duration after its input,
+// and an open transaction holds back the last stable offset of the sink
+// partitions it wrote for as long (Flink's execution.checkpointing.interval,
+// Kafka Streams' commit.interval.ms).
+func WithCheckpointInterval(d time.Duration) Option {
+	return func(c *runtime.Config) { c.CheckpointInterval = d }
+}
+
+// WithCheckpointTimeout aborts a checkpoint that is not complete after d; the
+// default is 60 s.
+func WithCheckpointTimeout(d time.Duration) Option {
+	return func(c *runtime.Config) { c.CheckpointTimeout = d }
+}
+
+// WithToleratedAborts sets how many checkpoints in a row may be aborted before
+// that counts as a failure; the default is 2.
+func WithToleratedAborts(n int) Option {
+	return func(c *runtime.Config) { c.ToleratedAborts = n }
+}
+
+// WithRetainedCheckpoints sets how many completed checkpoints are kept; the
+// default is 3.
+func WithRetainedCheckpoints(n int) Option {
+	return func(c *runtime.Config) { c.RetainCheckpoints = n }
+}
+
+// WithTransactionTimeout sets how long the broker keeps an open transaction;
+// the default is 10 min. It must exceed (interval + checkpoint timeout) ×
+// (tolerated aborts + 1) + session timeout + expected restart and must not
+// exceed the broker's transaction.max.timeout.ms; both are checked at start.
+func WithTransactionTimeout(d time.Duration) Option {
+	return func(c *runtime.Config) { c.TransactionTimeout = d }
+}
+
+// WithExpectedRestart is the longest time for which the whole application may
+// be down between a checkpoint's decision and its commit; the default is 5 min.
+func WithExpectedRestart(d time.Duration) Option {
+	return func(c *runtime.Config) { c.ExpectedRestart = d }
+}
+
+// WithSessionTimeout sets after what silence an instance counts as lost; the
+// default is 10 s.
+func WithSessionTimeout(d time.Duration) Option {
+	return func(c *runtime.Config) { c.SessionTimeout = d }
+}
+
+// WithShutdownDeadline bounds how long a stopping instance waits for its last
+// checkpoint; the default is 30 s.
+func WithShutdownDeadline(d time.Duration) Option {
+	return func(c *runtime.Config) { c.ShutdownDeadline = d }
+}
+
+// WithIdleTimeout sets after what silence a source partition no longer holds
+// back event time; the default is 5 s (Flink's withIdleness).
+func WithIdleTimeout(d time.Duration) Option {
+	return func(c *runtime.Config) { c.IdleTimeout = d }
+}
+
+// WithWorkers sets how many goroutines run tasks; the default is GOMAXPROCS
+// (Kafka Streams' num.stream.threads).
+func WithWorkers(n int) Option { return func(c *runtime.Config) { c.Workers = n } }
+
+// WithStateDir sets the local folder for state; the default is a folder of the
+// application id under the system's temporary folder. One process at a time
+// may use it.
+func WithStateDir(path string) Option { return func(c *runtime.Config) { c.StateDir = path } }
+
+// WithInstanceName sets the stable part of the instance's identity; the
+// default is kept in the state folder.
+func WithInstanceName(name string) Option {
+	return func(c *runtime.Config) { c.InstanceName = name }
+}
+
+// WithStateStore selects the state engine; the default is Pebble.
+func WithStateStore(k StoreKind) Option { return func(c *runtime.Config) { c.StateStore = k } }
+
+// WithCacheBytes bounds the write-back caches of all tasks of the instance
+// together; the default is 64 MiB. The caches never hide updates from
+// downstream operators.
+func WithCacheBytes(n int64) Option { return func(c *runtime.Config) { c.CacheBytes = n } }
+
+// WithBufferBytes bounds what is fetched and not yet processed (default
+// 32 MiB) and what is sent and not yet acknowledged (default 16 MiB).
+func WithBufferBytes(fetch, produce int64) Option {
+	return func(c *runtime.Config) { c.FetchBytes, c.ProduceBytes = fetch, produce }
+}
+
+// WithAlignmentBytes bounds what waits in memory behind barriers; the default
+// is 16 MiB. What exceeds it is dropped and read again from the repartition
+// topic.
+func WithAlignmentBytes(n int64) Option { return func(c *runtime.Config) { c.AlignmentBytes = n } }
+
+// WithReplicationFactor sets the replication factor of internal topics; the
+// default, -1, is the broker's.
+func WithReplicationFactor(n int16) Option {
+	return func(c *runtime.Config) { c.ReplicationFactor = n }
+}
+
+// WithCompression sets the codec of produced batches: "none" (the default),
+// "gzip", "snappy", "lz4" or "zstd".
+func WithCompression(codec string) Option { return func(c *runtime.Config) { c.Compression = codec } }
+
+// WithOffsetReset says where sources start that have no committed offset; the
+// default is Earliest. A source's own option overrides it.
+func WithOffsetReset(r runtime.OffsetReset) Option {
+	return func(c *runtime.Config) { c.OffsetReset = r }
+}
+
+// DuplicatesAllowed is the type of AllowDuplicates.
+type DuplicatesAllowed struct{}
+
+// AllowDuplicates acknowledges that going back to an older checkpoint writes
+// the output after it a second time.
+var AllowDuplicates DuplicatesAllowed
+
+// RestoreFrom starts from an older completed checkpoint instead of the last
+// one. Output after it is already committed and will be written again: the
+// doubled span is logged, and later checkpoints are retired.
+func RestoreFrom(checkpoint int64, _ DuplicatesAllowed) Option {
+	return func(c *runtime.Config) { c.RestoreFrom, c.AllowDuplicates = &checkpoint, true }
+}
+
+// AllowDroppedState lets the application start although the checkpoint holds
+// state of operators with these names, which the topology no longer has.
+func AllowDroppedState(names ...string) Option {
+	return func(c *runtime.Config) { c.AllowDropped = append(c.AllowDropped, names...) }
+}
+
+// WithFailureHandler decides what happens to a record that cannot be decoded
+// or whose user function failed or panicked. The default fails (Kafka Streams'
+// DeserializationExceptionHandler and ProcessingExceptionHandler).
+func WithFailureHandler(f func(err error) FailureAction) Option {
+	return func(c *runtime.Config) { c.OnFailure = f }
+}
+
+// WithStateListener is told of each change of state; it must not block.
+func WithStateListener(f func(from, to State)) Option {
+	return func(c *runtime.Config) { c.StateListener = f }
+}
+
+// WithLogger sets the logger; the default is slog.Default().
+func WithLogger(l *slog.Logger) Option { return func(c *runtime.Config) { c.Logger = l } }

@@ -1,0 +1,296 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/checkpoint"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/tasks"
+	"github.com/tidegate/tidegate/topology"
+	"github.com/tidegate/tidegate/transactions"
+)
+
+// uploadTries is how often a task's files are uploaded before the checkpoint
+// is declined.
+const uploadTries = 3
+
+// running is a checkpoint under way on this instance (R16): it is acked once
+// when all tasks passed, their repartition records and barriers are
+// acknowledged, files and part are stored and transactions are prepared.
+//
+//	passing ─► passed ─► produced ─┐
+//	   │ uploads ──────────────────┼─► part stored ─► acked
+//	   └ transactions prepared ────┘
+type running struct {
+	r       *run
+	n       ids.CheckpointID
+	base    ids.CheckpointID
+	begun   time.Time
+	passed  int
+	parts   []checkpoint.TaskPart
+	oldest  ids.Incarnation
+	stored  int // uploads done
+	pause   time.Duration
+	bytes   int64
+	held    int64
+	ctx     context.Context
+	cancel  context.CancelFunc
+	dirs    []string
+	given   bool // declined or acked
+	txns    bool
+	written bool
+	alone   bool // committed before the decision (TestRules.CommitEarly)
+}
+
+// trigger begins checkpoint n on the local tasks.
+func (i *instance) trigger(e barrier.DoTrigger) {
+	r := i.run
+	if r == nil || r.inc != e.Incarnation || len(r.tasks) == 0 {
+		return
+	}
+	c := &running{r: r, n: e.N, base: e.Base.N, begun: time.Now(), oldest: r.inc}
+	c.ctx, c.cancel = context.WithCancel(r.ctx)
+	i.checkpoints[e.N] = c
+	for _, w := range i.workers {
+		w.Trigger(r.inc, e.N, e.Stop)
+	}
+}
+
+// passed takes a task's snapshot over.
+func (i *instance) passed(r *run, s *tasks.Snapshot) {
+	c := i.checkpoints[s.N]
+	if i.run != r {
+		_ = os.RemoveAll(s.State.Dir)
+		return
+	}
+	ev := transactions.TaskPassed{Now: i.mono(), Task: s.Task, N: s.N}
+	for tp, next := range s.External {
+		ev.Offsets = append(ev.Offsets, transactions.Offset{Partition: tp, Next: next, LeaderEpoch: -1})
+	}
+	slices.SortFunc(ev.Offsets, func(a, b transactions.Offset) int { return a.Partition.Compare(b.Partition) })
+	i.txns.step(ev)
+	if c == nil || c.r != r {
+		_ = os.RemoveAll(s.State.Dir) // decided meanwhile
+		return
+	}
+	c.passed++
+	c.pause = max(c.pause, s.Pause)
+	c.oldest = min(c.oldest, barrier.Oldest(s.Positions, r.inc))
+	if s.State.Dir != "" {
+		c.dirs = append(c.dirs, s.State.Dir)
+	}
+	i.uploadTask(c, s)
+	if c.passed == len(r.tasks) {
+		r.producer.Barrier(func(err error) {
+			i.loop.post(func() {
+				if err == nil { // a failed producer reports by itself
+					c.written = true
+					i.maybeAck(c)
+				}
+			})
+		})
+	}
+	i.step(barrier.EvPassed{N: s.N, Tasks: barrier.NewTaskSet(s.Task)})
+}
+
+// uploadTask stores a task's files in the background.
+func (i *instance) uploadTask(c *running, s *tasks.Snapshot) {
+	r := c.r
+	part, err := i.encodePart(s)
+	if err != nil {
+		i.end(err)
+		return
+	}
+	up := checkpoint.TaskUpload{
+		Names: i.names, Table: r.tables[s.Task], Base: c.base, Unchanged: s.State.Unchanged && s.State.Dir != "",
+	}
+	for _, f := range s.State.Files {
+		up.Files = append(up.Files, checkpoint.LocalFile{Name: f.Name, Path: f.Path, Size: f.Size, Immutable: f.Immutable})
+	}
+	first := r.attempt
+	r.attempt += uploadTries
+	i.background(func(context.Context) {
+		var done checkpoint.Uploaded
+		var err error
+		for try := range int64(uploadTries) {
+			up.Writer = checkpoint.Writer{Checkpoint: s.N, Task: s.Task, Incarnation: s.Incarnation, Attempt: first + try}
+			if s.State.Dir == "" {
+				break
+			}
+			if done, err = i.upload.Upload(c.ctx, up); err == nil || c.ctx.Err() != nil {
+				break
+			}
+			i.log.Warn("upload failed", "checkpoint", int64(s.N), "task", s.Task.String(), "try", try+1, "error", err)
+		}
+		part.Base, part.Files = done.Base, done.Files
+		i.loop.post(func() {
+			if i.checkpoints[s.N] != c {
+				return
+			}
+			if err != nil {
+				i.decline(c, barrier.DeclineUpload, err)
+				return
+			}
+			c.parts = append(c.parts, part)
+			c.stored++
+			c.bytes += done.Bytes
+			c.held += done.Referenced
+			i.maybeAck(c)
+		})
+	})
+}
+
+func (i *instance) encodePart(s *tasks.Snapshot) (checkpoint.TaskPart, error) {
+	p := checkpoint.TaskPart{
+		Task: s.Task, Incarnation: s.Incarnation, Base: ids.NoCheckpoint,
+		StreamTime: s.Times.Stream, Timers: s.Timers, Stores: storeInfos(i.plan.Subtopologies()[s.Task.Sub].Stores),
+	}
+	var err error
+	if p.Times, err = json.Marshal(s.Times); err == nil {
+		p.Positions, err = json.Marshal(s.Positions)
+	}
+	if err != nil {
+		return p, fmt.Errorf("encode the snapshot of task %s: %w", s.Task, err)
+	}
+	for tp, next := range s.External {
+		if i.cfg.TestRules.OffsetsAhead {
+			next += 100
+		}
+		p.External = append(p.External, checkpoint.ExternalOffset{TopicPartition: tp, Offset: next})
+	}
+	return p, nil
+}
+
+// decodePart is the inverse of encodePart but for the files.
+func decodePart(p *checkpoint.TaskPart, out tasks.Restored) (tasks.Restored, error) {
+	var times barrier.TimesState
+	if err := json.Unmarshal(p.Times, &times); err != nil {
+		return out, fmt.Errorf("times of task %s: %w", p.Task, err)
+	}
+	if err := json.Unmarshal(p.Positions, &out.Positions); err != nil {
+		return out, fmt.Errorf("positions of task %s: %w", p.Task, err)
+	}
+	out.Times, out.Timers = &times, p.Timers
+	for _, e := range p.External {
+		out.External[e.TopicPartition] = e.Offset
+	}
+	return out, nil
+}
+
+func storeInfos(stores []*topology.Store) []checkpoint.StoreInfo {
+	var out []checkpoint.StoreInfo
+	for _, s := range stores {
+		out = append(out, checkpoint.StoreInfo{Name: s.Name, Operator: s.Name, Kind: s.Format, Key: s.Key.Fingerprint, Value: s.Value.Fingerprint})
+	}
+	return out
+}
+
+// prepared hears that all transactions for n are prepared.
+func (i *instance) prepared(n ids.CheckpointID) {
+	c := i.checkpoints[n]
+	if c == nil {
+		return
+	}
+	c.txns = true
+	if i.cfg.TestRules.CommitEarly && !c.alone {
+		c.alone = true
+		for _, t := range i.txns.pool.Ack(n, i.mono()) {
+			i.background(func(ctx context.Context) { _ = i.client.Transactions().End(ctx, t.Handle, true) })
+		}
+	}
+	i.maybeAck(c)
+}
+
+// maybeAck stores the part and acks when everything is there.
+func (i *instance) maybeAck(c *running) {
+	if c.given || !c.txns || !c.written || c.stored < len(c.r.tasks) {
+		return
+	}
+	c.given = true
+	part := checkpoint.Part{
+		App: i.cfg.ApplicationID, Life: c.r.life, Checkpoint: c.n, Instance: i.self, Tasks: c.parts,
+	}
+	c.r.attempt++
+	attempt := c.r.attempt
+	i.background(func(context.Context) {
+		key, err := i.upload.PutPart(c.ctx, i.names, attempt, part)
+		i.loop.post(func() {
+			if i.checkpoints[c.n] != c {
+				return
+			}
+			if err != nil {
+				c.given = false
+				i.decline(c, barrier.DeclineUpload, err)
+				return
+			}
+			i.partCache = cachedPart{key, part}
+			i.step(barrier.EvPrepared{N: c.n, Part: key, Oldest: c.oldest, Txns: i.listed(c.n)})
+		})
+	})
+}
+
+// listed is what an ack lists: prepared transactions that no completed
+// checkpoint lists, with their ages as of now.
+func (i *instance) listed(n ids.CheckpointID) []barrier.Txn {
+	var out []barrier.Txn
+	for _, t := range i.txns.pool.Ack(n, i.mono()) {
+		out = append(out, barrier.Txn{Handle: t.Handle, Age: t.Age.Milliseconds(), Topics: t.Topics})
+	}
+	return out
+}
+
+func (i *instance) decline(c *running, reason barrier.DeclineReason, err error) {
+	if c.given {
+		return
+	}
+	c.given = true
+	i.log.Warn("cannot take part in the checkpoint", "checkpoint", int64(c.n), "error", err)
+	if errors.Is(err, checkpoint.ErrDenied) {
+		i.end(fmt.Errorf("checkpoint %d: %w", c.n, err))
+		return
+	}
+	i.step(barrier.EvDeclined{N: c.n, Reason: reason, Detail: err.Error()})
+}
+
+// decided tells everybody how n ended.
+func (i *instance) decided(e barrier.DoDecided) {
+	for _, w := range i.workers {
+		w.Decided(e.N, e.Completed)
+	}
+	c := i.checkpoints[e.N]
+	delete(i.checkpoints, e.N)
+	if e.Completed {
+		i.status.update(func(h *Health) { h.LastCheckpoint, h.LastCheckpointAt = int64(e.N), time.Now() })
+	} else {
+		i.txns.step(transactions.Aborted{N: e.N})
+		i.log.Warn("checkpoint aborted", "checkpoint", int64(e.N), "reason", e.Reason)
+	}
+	if c == nil {
+		return
+	}
+	for _, t := range c.r.tables {
+		if e.Completed {
+			t.Completed(e.N, e.N)
+		} else {
+			t.Aborted(e.N)
+		}
+	}
+	c.cancel()
+	dirs := c.dirs
+	i.background(func(context.Context) {
+		for _, d := range dirs {
+			_ = os.RemoveAll(d)
+		}
+	})
+	if e.Completed {
+		i.log.Info("checkpoint completed", "checkpoint", int64(e.N), "took", time.Since(c.begun).Round(time.Millisecond),
+			"pause", c.pause.Round(time.Microsecond), "uploaded", c.bytes, "referenced", c.held, "tasks", len(c.r.tasks))
+	}
+}

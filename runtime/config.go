@@ -1,0 +1,213 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	stdruntime "runtime"
+	"time"
+
+	"github.com/tidegate/tidegate/checkpoint"
+)
+
+// Mode is the fault-tolerance protocol.
+type Mode int
+
+const (
+	// Barrier: checkpoints by in-band barriers. The default.
+	Barrier Mode = iota
+	// Changelog: Kafka Streams' way, one changelog topic per store.
+	Changelog
+)
+
+// String returns the mode's name.
+func (m Mode) String() string {
+	if m == Changelog {
+		return "changelog"
+	}
+	return "barrier"
+}
+
+// Guarantee is what a read_committed consumer of the output can rely on.
+type Guarantee int
+
+const (
+	// ExactlyOnce: every input record's effect is in state and output once.
+	ExactlyOnce Guarantee = iota
+	// AtLeastOnce: output outside transactions, repeated after a failure.
+	AtLeastOnce
+)
+
+// OffsetReset says where a source starts that has no committed offset.
+type OffsetReset int
+
+const (
+	// Earliest starts at the oldest record. The default.
+	Earliest OffsetReset = iota
+	// Latest starts at the end.
+	Latest
+)
+
+// FailureAction is the answer of a record-failure handler.
+type FailureAction int
+
+const (
+	// Fail stops the application with the error; nothing is lost. The default.
+	Fail FailureAction = iota
+	// Skip drops the record and counts it.
+	Skip
+)
+
+// StoreKind selects the state engine.
+type StoreKind int
+
+const (
+	// Pebble keeps state on local disk. The default.
+	Pebble StoreKind = iota
+	// Memory keeps state in memory.
+	Memory
+)
+
+// Config is everything an application is started with; the root package's
+// options fill it. Zero values take the documented defaults.
+type Config struct {
+	ApplicationID string
+	Kafka         KafkaConfig
+	Mode          Mode
+	Guarantee     Guarantee
+	Store         checkpoint.Store
+
+	CheckpointInterval time.Duration // 10 s
+	CheckpointTimeout  time.Duration // 60 s
+	ToleratedAborts    int           // 2
+	RetainCheckpoints  int           // 3
+	TransactionTimeout time.Duration // 10 min
+	ExpectedRestart    time.Duration // 5 min
+	SessionTimeout     time.Duration // 10 s
+	ShutdownDeadline   time.Duration // 30 s
+	IdleTimeout        time.Duration // 5 s
+
+	Workers           int    // GOMAXPROCS
+	StateDir          string // os.TempDir()/tidegate
+	InstanceName      string // kept in the state folder
+	StateStore        StoreKind
+	CacheBytes        int64 // 64 MiB, all stores of the instance
+	BlockCacheBytes   int64 // 32 MiB, all tasks
+	FetchBytes        int64 // 32 MiB fetched and not yet processed
+	ProduceBytes      int64 // 16 MiB sent and not yet acknowledged
+	AlignmentBytes    int64 // 16 MiB held behind barriers
+	ReplicationFactor int16 // -1: the broker's default
+	Compression       string
+	OffsetReset       OffsetReset
+
+	// RestoreFrom names a completed checkpoint to go back to; nil for the last.
+	RestoreFrom     *int64
+	AllowDuplicates bool
+	AllowDropped    []string
+
+	OnFailure     func(err error) FailureAction
+	StateListener func(from, to State)
+	Logger        *slog.Logger
+	// TestRules switch protocol rules off; only test builds set them.
+	TestRules TestRules
+
+	// Err is an error of an option's argument.
+	Err error
+
+	maySkip bool // a failure handler was set
+}
+
+// KafkaConfig says how to reach the cluster. Sarama carries a *sarama.Config
+// as any, so that this package does not import the client.
+type KafkaConfig struct {
+	Brokers []string
+	Sarama  any
+}
+
+var validID = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,180}$`)
+
+// withDefaults fills what was left zero.
+func (c Config) withDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.CheckpointInterval, 10*time.Second)
+	def(&c.CheckpointTimeout, 60*time.Second)
+	def(&c.TransactionTimeout, 10*time.Minute)
+	def(&c.ExpectedRestart, 5*time.Minute)
+	def(&c.SessionTimeout, 10*time.Second)
+	def(&c.ShutdownDeadline, 30*time.Second)
+	def(&c.IdleTimeout, 5*time.Second)
+	bytes := func(b *int64, mib int64) {
+		if *b == 0 {
+			*b = mib << 20
+		}
+	}
+	bytes(&c.CacheBytes, 64)
+	bytes(&c.BlockCacheBytes, 32)
+	bytes(&c.FetchBytes, 32)
+	bytes(&c.ProduceBytes, 16)
+	bytes(&c.AlignmentBytes, 16)
+	if c.Workers == 0 {
+		c.Workers = stdruntime.GOMAXPROCS(0)
+	}
+	if c.RetainCheckpoints == 0 {
+		c.RetainCheckpoints = 3
+	}
+	if c.ReplicationFactor == 0 {
+		c.ReplicationFactor = -1
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.maySkip = c.OnFailure != nil
+	if c.OnFailure == nil {
+		c.OnFailure = func(error) FailureAction { return Fail }
+	}
+	return c
+}
+
+// validate checks the options together and names what contradicts what.
+func (c Config) validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.ApplicationID == "" {
+		bad("WithApplicationID is required: it names the consumer group, the internal topics and the checkpoints")
+	} else if !validID.MatchString(c.ApplicationID) {
+		bad("application id %q: use 1 to 180 letters, digits, dots, underscores or hyphens (it is part of topic names)", c.ApplicationID)
+	}
+	if len(c.Kafka.Brokers) == 0 {
+		bad("WithBrokers is required: give at least one host:port")
+	}
+	if c.Mode == Changelog {
+		bad("WithMode(Changelog) is not available in this version: use WithMode(Barrier)")
+	}
+	if c.Mode == Barrier && c.Store == nil {
+		bad("barrier mode needs WithCheckpointStore or WithCheckpointDir: state and positions are kept there")
+	}
+	if c.CheckpointInterval < 10*time.Millisecond {
+		bad("WithCheckpointInterval(%v): want at least 10ms", c.CheckpointInterval)
+	}
+	if c.CheckpointTimeout < c.CheckpointInterval/10 || c.CheckpointTimeout < 100*time.Millisecond {
+		bad("WithCheckpointTimeout(%v): want at least 100ms and a tenth of WithCheckpointInterval(%v)", c.CheckpointTimeout, c.CheckpointInterval)
+	}
+	if c.ToleratedAborts < 0 {
+		bad("WithToleratedAborts(%d): want 0 or more", c.ToleratedAborts)
+	}
+	if c.SessionTimeout < 500*time.Millisecond {
+		bad("WithSessionTimeout(%v): want at least 500ms (brokers enforce group.min.session.timeout.ms, 6s unless changed)", c.SessionTimeout)
+	}
+	if c.Workers < 1 {
+		bad("WithWorkers(%d): want at least 1", c.Workers)
+	}
+	if c.AllowDuplicates && c.RestoreFrom == nil {
+		bad("AllowDuplicates is an argument of RestoreFrom(n, AllowDuplicates): name the checkpoint")
+	}
+	if c.RestoreFrom != nil && !c.AllowDuplicates {
+		bad("RestoreFrom(%d): output after that checkpoint is already committed and would be written again; say RestoreFrom(%d, AllowDuplicates) to accept that", *c.RestoreFrom, *c.RestoreFrom)
+	}
+	return errors.Join(errs...)
+}

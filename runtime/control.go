@@ -1,0 +1,126 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+)
+
+// controlShell reads and writes the control log.
+type controlShell struct {
+	i      *instance
+	reader *kafka.LogReader
+	writer *kafka.LogWriter
+	queue  chan barrier.Record
+	once   sync.Once
+}
+
+// openControl finds the log's ends and begins to read.
+func openControl(i *instance) (*controlShell, error) {
+	tp := ids.TopicPartition{Topic: i.controlTopic, Partition: 0}
+	ctx, cancel := context.WithTimeout(i.ctx, 30*time.Second)
+	defer cancel()
+	first, err := i.admin.ListOffsets(ctx, kafka.Earliest, tp)
+	if err != nil {
+		return nil, fmt.Errorf("find the start of the control log: %w", err)
+	}
+	last, err := i.admin.ListOffsets(ctx, kafka.Latest, tp)
+	if err != nil {
+		return nil, fmt.Errorf("find the end of the control log: %w", err)
+	}
+	c := &controlShell{i: i, writer: i.client.NewLogWriter(i.controlTopic), queue: make(chan barrier.Record, 64)}
+	i.post(barrier.EvLogOpened{Start: first[tp], End: last[tp]})
+	c.reader, err = i.client.NewLogReader(kafka.LogReaderConfig{
+		Topic: i.controlTopic, Offset: 0, Sink: c.read,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the control log: %w", err)
+	}
+	i.background(c.write)
+	return c, nil
+}
+
+// read hands records to the machine, on the reader's goroutine.
+func (c *controlShell) read(b kafka.LogBatch) {
+	if b.Err != nil {
+		var out *kafka.OffsetOutOfRangeError
+		if errors.As(b.Err, &out) {
+			c.i.post(barrier.EvLogLost{Detail: out.Error()})
+			return
+		}
+		c.i.loop.post(func() { c.i.end(fmt.Errorf("read the control log: %w", b.Err)) })
+		return
+	}
+	type read struct {
+		offset int64
+		record barrier.Record
+	}
+	records := make([]read, 0, len(b.Records))
+	for _, r := range b.Records {
+		rec, err := barrier.DecodeRecord(r.Value)
+		if err != nil {
+			c.i.loop.post(func() {
+				c.i.end(fmt.Errorf("control log %s, offset %d: %w; only tidegate of this or an earlier version may write it", c.i.controlTopic, r.Offset, err))
+			})
+			return
+		}
+		records = append(records, read{r.Offset, rec})
+	}
+	c.i.loop.post(func() {
+		for _, r := range records {
+			c.i.step(barrier.EvRecord{Offset: r.offset, Record: r.record})
+		}
+		c.i.step(barrier.EvLogRead{End: b.Next})
+	})
+}
+
+// append queues a record; the machine has one of its own in flight.
+func (c *controlShell) append(r barrier.Record) {
+	select {
+	case c.queue <- r:
+	default:
+		c.i.post(barrier.EvAppendFailed{Seq: r.Seq})
+	}
+}
+
+func (c *controlShell) write(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-c.queue:
+			value, err := barrier.AppendRecord(nil, r)
+			if err != nil {
+				c.i.loop.post(func() { c.i.end(fmt.Errorf("encode a control record: %w", err)) })
+				return
+			}
+			try, cancel := context.WithTimeout(ctx, 10*time.Second)
+			_, err = c.writer.Append(try, value)
+			cancel()
+			if err == nil {
+				continue
+			}
+			if kafka.Classify(err) == kafka.ClassAuthorization || kafka.Classify(err) == kafka.ClassInvalid {
+				c.i.loop.post(func() { c.i.end(fmt.Errorf("write the control log: %w", err)) })
+				return
+			}
+			c.i.log.Warn("writing the control log failed; it is repeated", "record", r.Body.Kind(), "error", err)
+			c.i.post(barrier.EvAppendFailed{Seq: r.Seq})
+		}
+	}
+}
+
+func (c *controlShell) close() {
+	c.once.Do(func() {
+		if c.reader != nil {
+			_ = c.reader.Close()
+		}
+		_ = c.writer.Close()
+	})
+}

@@ -1,0 +1,327 @@
+package runtime
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/operators"
+	"github.com/tidegate/tidegate/state"
+	"github.com/tidegate/tidegate/state/memory"
+	"github.com/tidegate/tidegate/state/pebblestore"
+	"github.com/tidegate/tidegate/tasks"
+	"github.com/tidegate/tidegate/topology"
+	"github.com/tidegate/tidegate/transactions"
+)
+
+// TestRules switches protocol rules off, so that the crash test can prove that
+// it would notice their absence. The zero value keeps all; only test builds set
+// anything.
+type TestRules struct {
+	Barrier      barrier.Rules
+	Transactions transactions.Rules
+	Tasks        tasks.Rules
+	// OffsetsAhead stores input offsets that output does not cover.
+	OffsetsAhead bool
+	// CommitEarly commits transactions before the decision (R19).
+	CommitEarly bool
+	// Phase, when set, hears in which phase of a checkpoint the instance is, so
+	// that a test can kill it there.
+	Phase func(phase string)
+}
+
+// deployment is what all instances of one Run have in common: configuration,
+// the cluster as found, the state folder.
+type deployment struct {
+	cfg    Config
+	status *status
+	plan   *topology.Resolved
+
+	client *kafka.Client
+	admin  *kafka.Admin
+	codec  kafka.Codec
+
+	controlTopic string
+	fingerprint  string
+	topicIDs     map[string][16]byte
+
+	stateDir string
+	name     string // stable instance name
+	lock     *state.DirLock
+	shared   *pebblestore.Shared
+
+	counters counters
+
+	topicsMu sync.Mutex
+	topics   map[string]int32 // partition counts of topics that records name
+}
+
+type counters struct {
+	records, skipped atomic.Int64
+	operators        operators.Metrics
+}
+
+// deploy connects, checks and creates everything that instances need. Each
+// error says what to do.
+func deploy(ctx context.Context, cfg Config, topo *topology.Topology, st *status) (d *deployment, err error) {
+	d = &deployment{cfg: cfg, status: st, controlTopic: cfg.ApplicationID + "-control", topics: map[string]int32{}}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	if err := d.openStateDir(); err != nil {
+		return d, err
+	}
+	if d.codec, err = kafka.ParseCodec(cfg.Compression); err != nil {
+		return d, fmt.Errorf("WithCompression(%q): %w", cfg.Compression, err)
+	}
+	if d.client, err = kafka.NewClientFrom(cfg.Kafka.Brokers, cfg.Kafka.Sarama, cfg.Logger); err != nil {
+		return d, err
+	}
+	d.admin = d.client.Admin()
+	if err := d.connect(ctx); err != nil {
+		return d, err
+	}
+	if err := cfg.Store.Check(ctx); err != nil {
+		return d, fmt.Errorf("check the checkpoint store: %w", err)
+	}
+	if err := d.checkTimeouts(ctx); err != nil {
+		return d, err
+	}
+	if err := d.resolve(ctx, topo); err != nil {
+		return d, err
+	}
+	return d, nil
+}
+
+// connect waits for a broker: one that is down at start is no error for a
+// while, as pods start in any order.
+func (d *deployment) connect(ctx context.Context) error {
+	deadline := time.Now().Add(connectFor)
+	for {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := d.admin.Ping(try)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if permanent(err) || time.Now().After(deadline) {
+			return fmt.Errorf("connect to Kafka: %w", err)
+		}
+		d.cfg.Logger.Warn("no broker answers yet; retrying", "brokers", d.cfg.Kafka.Brokers, "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// connectFor is how long a start waits for the first broker.
+const connectFor = 30 * time.Second
+
+func (d *deployment) openStateDir() error {
+	dir := d.cfg.StateDir
+	if dir == "" {
+		dir = filepath.Join(os.TempDir(), "tidegate", d.cfg.ApplicationID)
+	}
+	lock, err := state.LockDir(dir, d.cfg.ApplicationID)
+	if errors.Is(err, state.ErrLocked) && d.cfg.StateDir == "" {
+		// Several instances on one machine without WithStateDir each take a
+		// folder of their own.
+		for n := 1; errors.Is(err, state.ErrLocked) && n < 1000; n++ {
+			next := dir + "-" + strconv.Itoa(n)
+			if lock, err = state.LockDir(next, d.cfg.ApplicationID); err == nil {
+				dir = next
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	d.stateDir, d.lock = dir, lock
+	// What a killed process left is restored from the checkpoint, not reused.
+	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+		return fmt.Errorf("clear old state: %w", err)
+	}
+	if d.name = d.cfg.InstanceName; d.name == "" {
+		if d.name, err = stableName(filepath.Join(dir, "instance")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stableName reads the instance's name from its state folder, or draws one.
+func stableName(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) > 0 {
+		return strings.TrimSpace(string(b)), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("read the instance's name: %w", err)
+	}
+	name := fmt.Sprintf("i%08x", uint32(randomID()))
+	if err := os.WriteFile(path, []byte(name+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("keep the instance's name: %w", err)
+	}
+	return name, nil
+}
+
+func randomID() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func (d *deployment) newInstanceID() ids.InstanceID {
+	return ids.InstanceID{Name: d.name, Rand: randomID()}
+}
+
+// checkTimeouts is R22's check at start.
+func (d *deployment) checkTimeouts(ctx context.Context) error {
+	text, err := d.admin.BrokerConfig(ctx, "transaction.max.timeout.ms")
+	if err != nil {
+		return fmt.Errorf("read the broker's transaction.max.timeout.ms: %w", err)
+	}
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("the broker's transaction.max.timeout.ms is %q: %w", text, err)
+	}
+	c := d.cfg
+	return transactions.CheckTimeouts(transactions.Timeouts{
+		Interval: c.CheckpointInterval, CheckpointTimeout: c.CheckpointTimeout, ToleratedAborts: c.ToleratedAborts,
+		Session: c.SessionTimeout, LongestRestart: c.ExpectedRestart, Transaction: c.TransactionTimeout,
+		BrokerMax: time.Duration(ms) * time.Millisecond,
+	})
+}
+
+// resolve finds the topics of the topology and creates or verifies the internal
+// ones (R29).
+func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error {
+	names := append(topo.Inputs(), topo.Sinks()...)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	found, err := d.admin.DescribeTopics(ctx, false, names...)
+	if err != nil {
+		return d.withACLs(topo, fmt.Errorf("describe topics: %w", err))
+	}
+	counts := map[string]int32{}
+	d.topicIDs = map[string][16]byte{}
+	for name, t := range found {
+		if t.Exists {
+			counts[name], d.topicIDs[name] = t.Partitions, t.ID
+		}
+	}
+	if d.plan, err = topo.Resolve(d.cfg.ApplicationID, counts); err != nil {
+		return err
+	}
+	d.fingerprint = d.plan.Fingerprint()
+	specs := []kafka.TopicSpec{{
+		Name: d.controlTopic, Partitions: 1, Replication: d.cfg.ReplicationFactor, Configs: kafka.InternalConfigs(controlRecordBytes),
+	}}
+	for _, t := range d.plan.InternalTopics() {
+		specs = append(specs, kafka.TopicSpec{
+			Name: t.Topic, Partitions: t.Partitions, Replication: d.cfg.ReplicationFactor, Configs: kafka.InternalConfigs(0),
+		})
+	}
+	internal, err := d.admin.EnsureTopics(ctx, specs...)
+	if err != nil {
+		return d.withACLs(topo, fmt.Errorf("create or verify internal topics: %w", err))
+	}
+	for name, t := range internal {
+		d.topicIDs[name] = t.ID
+	}
+	return nil
+}
+
+// controlRecordBytes is the largest control-log record: Start lists all tasks.
+const controlRecordBytes = 8 << 20
+
+// withACLs adds what the application must be allowed when access was denied.
+func (d *deployment) withACLs(topo *topology.Topology, err error) error {
+	if kafka.Classify(err) != kafka.ClassAuthorization {
+		return err
+	}
+	acls := kafka.RequiredACLs(d.cfg.ApplicationID, topo.Inputs(), topo.Sinks())
+	return fmt.Errorf("%w; the application needs these ACLs:\n  %s", err, strings.Join(acls, "\n  "))
+}
+
+// partitionsOf finds the partition count of a topic that a record names.
+func (d *deployment) partitionsOf(topic string) (int32, error) {
+	d.topicsMu.Lock()
+	n, ok := d.topics[topic]
+	d.topicsMu.Unlock()
+	if ok {
+		return n, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	found, err := d.admin.DescribeTopics(ctx, false, topic)
+	if err != nil {
+		return 0, err
+	}
+	t := found[topic]
+	if !t.Exists {
+		return 0, errors.New("the topic does not exist: create it, or correct the name that the record gives")
+	}
+	d.topicsMu.Lock()
+	d.topics[topic] = t.Partitions
+	d.topicsMu.Unlock()
+	return t.Partitions, nil
+}
+
+func (d *deployment) envConfig(share int) tasks.EnvConfig {
+	return tasks.EnvConfig{
+		Topology: d.plan, CacheBytes: d.cfg.CacheBytes / int64(max(share, 1)),
+		MaySkip: d.cfg.maySkip, Metrics: &d.counters.operators, Partitions: d.partitionsOf,
+	}
+}
+
+func (d *deployment) openEngine(dir string) (state.Engine, error) {
+	if d.cfg.StateStore == Memory {
+		return memory.Open(dir)
+	}
+	return pebblestore.Open(d.shared, dir, pebblestore.Options{})
+}
+
+// workerOf gives a task its worker: the same one at every start, so that the
+// commands of two starts keep their order.
+func (i *instance) workerOf(t ids.TaskID) *tasks.Worker {
+	all := i.plan.Tasks()
+	n, _ := slices.BinarySearchFunc(all, t, ids.TaskID.Compare)
+	return i.workers[n%len(i.workers)]
+}
+
+func (d *deployment) close() {
+	if d.client != nil {
+		_ = d.client.Close()
+	}
+	if d.shared != nil {
+		_ = d.shared.Close()
+	}
+	if d.lock != nil {
+		_ = d.lock.Close()
+	}
+}
+
+// topicNames lists the topics whose ids a manifest holds, sorted.
+func (d *deployment) topicNames() []string { return slices.Sorted(maps.Keys(d.topicIDs)) }

@@ -1,0 +1,174 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/rebalance"
+)
+
+// groupProtocol names the assignor; members with another one are foreign.
+const groupProtocol = "tidegate-1"
+
+// groupShell is the instance's membership in the consumer group: it proposes
+// assignments and reports generations, nothing else (R4).
+type groupShell struct {
+	i      *instance
+	group  *kafka.Group
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu         sync.Mutex // guards what UserData reads on the group's goroutine
+	leaving    bool
+	owned      []ids.TaskID
+	generation int32
+}
+
+func newGroupShell(i *instance) *groupShell { return &groupShell{i: i} }
+
+// join joins the group, or joins it again with another mark.
+func (g *groupShell) join(leaving bool) {
+	g.mu.Lock()
+	g.leaving = leaving
+	g.mu.Unlock()
+	if g.group != nil {
+		g.group.Rejoin()
+		return
+	}
+	c := g.i.cfg
+	group, err := g.i.client.NewGroup(kafka.GroupConfig{
+		Group: c.ApplicationID, Protocol: groupProtocol, Topics: g.i.plan.Inputs(),
+		SessionTimeout: c.SessionTimeout, RebalanceTimeout: max(3*c.SessionTimeout, 10*time.Second),
+		UserData: g.userData, Plan: g.assign, OnEvent: g.event,
+	})
+	if err != nil {
+		g.i.end(fmt.Errorf("join consumer group %s: %w", c.ApplicationID, err))
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	g.group, g.cancel, g.done = group, cancel, make(chan struct{})
+	go func() {
+		defer close(g.done)
+		if err := group.Run(ctx); err != nil && ctx.Err() == nil {
+			g.i.loop.post(func() { g.i.end(fmt.Errorf("consumer group %s: %w", c.ApplicationID, err)) })
+		}
+	}()
+}
+
+// setOwned tells the assignor what this instance runs, so that it keeps it.
+func (g *groupShell) setOwned(tasks []ids.TaskID) {
+	g.mu.Lock()
+	g.owned = tasks
+	g.mu.Unlock()
+}
+
+func (g *groupShell) userData() []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return rebalance.AppendMember(nil, rebalance.Member{
+		Instance: g.i.self, Owned: g.owned, Generation: g.generation, Leaving: g.leaving, Fingerprint: g.i.fingerprint,
+	})
+}
+
+// assign makes the assignment when this member leads the group; it runs on the
+// group's goroutine. Members with another topology get nothing and are told
+// which one the group runs.
+func (g *groupShell) assign(members []kafka.Member, _ map[string]int32) (map[string][]byte, error) {
+	all := make([]rebalance.Member, len(members))
+	var same []rebalance.Member
+	for n, m := range members {
+		member, err := rebalance.DecodeMember(m.UserData)
+		if err != nil {
+			return nil, fmt.Errorf("member %s of consumer group %s is not an instance of this application: %w; give one of the two another group or application id", m.MemberID, g.i.cfg.ApplicationID, err)
+		}
+		if all[n] = member; member.Fingerprint == g.i.fingerprint {
+			same = append(same, member)
+		}
+	}
+	var work []rebalance.Task
+	for _, t := range g.i.plan.Tasks() {
+		work = append(work, rebalance.Task{ID: t})
+	}
+	placed, err := rebalance.Plan(same, work)
+	if err != nil {
+		return nil, err
+	}
+	assigned := rebalance.Assigned{Fingerprint: g.i.fingerprint}
+	tasksOf := map[ids.InstanceID][]ids.TaskID{}
+	for _, p := range placed {
+		tasksOf[p.Instance] = p.Tasks
+	}
+	for _, m := range same {
+		assigned.Members = append(assigned.Members, m.Instance)
+		assigned.Generation = max(assigned.Generation, m.Generation)
+	}
+	slices.SortFunc(assigned.Members, ids.InstanceID.Compare)
+	out := map[string][]byte{}
+	for n, m := range members {
+		assigned.Tasks = tasksOf[all[n].Instance]
+		out[m.MemberID] = rebalance.AppendAssigned(nil, assigned)
+	}
+	return out, nil
+}
+
+// event is called on the group's goroutine.
+func (g *groupShell) event(e kafka.GroupEvent) {
+	switch e.Kind {
+	case kafka.GroupAssigned:
+		a, err := rebalance.DecodeAssigned(e.Assignment)
+		if err != nil {
+			g.i.loop.post(func() { g.i.end(fmt.Errorf("assignment of consumer group %s: %w", g.i.cfg.ApplicationID, err)) })
+			return
+		}
+		if a.Fingerprint != g.i.fingerprint {
+			g.i.loop.post(func() { g.i.end(g.foreignTopology(a.Fingerprint)) })
+			return
+		}
+		g.mu.Lock()
+		g.generation = e.Membership.Generation
+		g.mu.Unlock()
+		sent := e.SentAt.Sub(g.i.started).Milliseconds()
+		g.i.post(barrier.EvGeneration{
+			Generation: e.Membership.Generation, Members: a.Members, Tasks: barrier.NewTaskSet(a.Tasks...), SentAt: sent,
+		})
+	case kafka.GroupHeartbeat:
+		g.i.post(barrier.EvHeartbeat{SentAt: e.SentAt.Sub(g.i.started).Milliseconds(), Generation: e.Membership.Generation})
+	case kafka.GroupRejoining:
+		g.i.log.Debug("consumer group rebalances", "cause", e.Err)
+	case kafka.GroupFailed:
+		g.i.loop.post(func() { g.i.end(fmt.Errorf("consumer group %s: %w", g.i.cfg.ApplicationID, e.Err)) })
+	}
+}
+
+func (g *groupShell) foreignTopology(other string) error {
+	return fmt.Errorf("consumer group %s runs another topology (fingerprint %s, this instance has %s): two applications must not share an application id; to upgrade, stop all instances of the old version first", g.i.cfg.ApplicationID, other, g.i.fingerprint)
+}
+
+// leave leaves the group in the background; close waits for it.
+func (g *groupShell) leave() {
+	if g.group == nil {
+		return
+	}
+	group := g.group
+	g.i.wg.Add(1)
+	go func() {
+		defer g.i.wg.Done()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = group.Leave(ctx) // the session timeout does it otherwise
+	}()
+}
+
+func (g *groupShell) close() {
+	if g.group == nil {
+		return
+	}
+	g.cancel()
+	<-g.done
+}

@@ -1,0 +1,134 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/checkpoint"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/transactions"
+)
+
+// checkOffsets compares the group's offsets with the checkpoint (R28).
+func (i *instance) checkOffsets(e barrier.DoCheckOffsets) {
+	i.background(func(ctx context.Context) {
+		src, err := i.loadSource(ctx, e.Ref)
+		if err != nil {
+			i.loop.post(func() { i.end(err) })
+			return
+		}
+		i.retry(ctx, "check the group's offsets", func(ctx context.Context) error {
+			tps := i.externalPartitions()
+			found, err := i.admin.FetchOffsets(ctx, i.cfg.ApplicationID, tps...)
+			if err != nil {
+				return err
+			}
+			refusal, warning := judgeOffsets(i.cfg.ApplicationID, e.Life, e.Ref.N, src.manifest, tps, found)
+			if warning != "" {
+				i.log.Warn(warning)
+			}
+			i.post(barrier.EvOffsetsChecked{N: e.Ref.N, Refusal: refusal})
+			return nil
+		})
+	})
+}
+
+// judgeOffsets is R28's table. Partitions that the checkpoint does not hold
+// belong to new source topics and are exempt.
+func judgeOffsets(app string, life ids.Life, n ids.CheckpointID, m checkpoint.Manifest, tps []ids.TopicPartition, found map[ids.TopicPartition]kafka.Offset) (refusal, warning string) {
+	stored := map[ids.TopicPartition]int64{}
+	for _, e := range m.External {
+		stored[e.TopicPartition] = e.Offset
+	}
+	var wrong []string
+	absent, present := 0, 0
+	for _, tp := range tps {
+		want, ok := stored[tp]
+		if !ok {
+			continue
+		}
+		o, ok := found[tp]
+		if !ok || o.Offset < 0 {
+			absent++
+			continue
+		}
+		present++
+		if why := judgeOffset(life, n, want, o); why != "" {
+			wrong = append(wrong, fmt.Sprintf("%s: the group has %d, checkpoint %d has %d (%s)", tp, o.Offset, n, want, why))
+		}
+	}
+	if absent > 0 && present == 0 {
+		return "", fmt.Sprintf("the offsets of consumer group %s have expired; the checkpoint's are used", app)
+	}
+	if absent > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d partitions have no offset in the group", absent))
+	}
+	if len(wrong) == 0 {
+		return "", ""
+	}
+	slices.Sort(wrong)
+	return fmt.Sprintf("the offsets of consumer group %s were changed by somebody, and state would not match them: %s; to go on from the checkpoint, delete the group's offsets (kafka-consumer-groups.sh --delete-offsets --group %s --topic <topic>, for every input topic) while the application is stopped; to begin at other offsets, use a new application id", app, strings.Join(wrong, "; "), app), ""
+}
+
+func judgeOffset(life ids.Life, n ids.CheckpointID, want int64, o kafka.Offset) string {
+	l, m, ok := transactions.ParseOffsetMetadata(o.Metadata)
+	switch {
+	case !ok:
+		return "it does not carry this application's tag"
+	case l != life:
+		return "it was written by another life, " + l.String()
+	case m > n:
+		return fmt.Sprintf("it was written by the later checkpoint %d", m)
+	case m == n && o.Offset != want:
+		return "the same checkpoint with another offset"
+	}
+	return ""
+}
+
+// writeOffsets overwrites the group's offsets with the checkpoint's (R28). It
+// goes through a transaction of its own, because a plain commit is refused
+// while the group has members.
+func (i *instance) writeOffsets(e barrier.DoWriteOffsets) {
+	i.background(func(ctx context.Context) {
+		src, err := i.loadSource(ctx, e.Ref)
+		if err != nil {
+			i.loop.post(func() { i.end(err) })
+			return
+		}
+		tag := transactions.OffsetMetadata(e.Life, e.Ref.N)
+		var list []kafka.Offset
+		for _, o := range src.manifest.External {
+			list = append(list, kafka.Offset{TP: o.TopicPartition, Offset: o.Offset, Metadata: tag})
+		}
+		i.retry(ctx, "write the group's offsets", func(ctx context.Context) error {
+			if len(list) > 0 {
+				if err := i.commitInTransaction(ctx, list); err != nil {
+					return err
+				}
+			}
+			i.post(barrier.EvOffsetsWritten{N: e.Ref.N})
+			return nil
+		})
+	})
+}
+
+// commitInTransaction writes offsets in a transaction on an id that only this
+// instance uses for that.
+func (i *instance) commitInTransaction(ctx context.Context, list []kafka.Offset) error {
+	t := i.client.Transactions()
+	h, err := t.Init(ctx, i.cfg.ApplicationID+"-"+i.life.String()+"-"+i.self.String()+"-offsets", i.cfg.TransactionTimeout)
+	if err != nil {
+		return err
+	}
+	if err := t.AddOffsets(ctx, h, i.cfg.ApplicationID); err != nil {
+		return err
+	}
+	if err := t.CommitOffsets(ctx, h, i.cfg.ApplicationID, list); err != nil {
+		return err
+	}
+	return t.End(ctx, h, true)
+}

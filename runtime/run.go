@@ -1,0 +1,397 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/checkpoint"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/operators"
+	"github.com/tidegate/tidegate/state"
+	"github.com/tidegate/tidegate/tasks"
+	"github.com/tidegate/tidegate/transactions"
+)
+
+// run is what one Start gave this instance: its tasks as one incarnation. It
+// implements tasks.Protocol for them; those methods run on workers.
+type run struct {
+	i        *instance
+	inc      ids.Incarnation
+	life     ids.Life
+	tasks    barrier.TaskSet
+	from     barrier.CheckpointRef
+	lineages barrier.Lineages
+	ctx      context.Context
+	cancel   context.CancelFunc
+	revoked  atomic.Bool
+	tables   map[ids.TaskID]*checkpoint.FileTable // loop
+	dir      string
+	// producer writes repartition records (R8); set before any task is adopted.
+	producer *kafka.Producer
+	running  int // loop
+	attempt  int64
+}
+
+// startTasks begins to restore what a Start gave this instance.
+func (i *instance) startTasks(e barrier.DoStartTasks) {
+	r := &run{
+		i: i, inc: e.Incarnation, life: e.Life, tasks: e.Tasks, from: e.From, lineages: e.Lineages,
+		tables: map[ids.TaskID]*checkpoint.FileTable{},
+		dir:    filepath.Join(i.stateDir, "run", fmt.Sprintf("%016x-%d", i.self.Rand, e.Incarnation)),
+	}
+	r.ctx, r.cancel = context.WithCancel(i.ctx)
+	i.run = r
+	i.group.setOwned(slices.Clone(e.Tasks))
+	i.status.update(func(h *Health) {
+		h.Tasks = h.Tasks[:0:0]
+		for _, t := range e.Tasks {
+			h.Tasks = append(h.Tasks, t.String())
+		}
+	})
+	started := transactions.Started{From: e.From.N}
+	for _, t := range e.Tasks {
+		external, _ := i.plan.TaskInputs(t)
+		started.Tasks = append(started.Tasks, transactions.StartTask{Task: t, Inputs: len(external) > 0})
+		r.tables[t] = checkpoint.NewFileTable()
+	}
+	i.txns.step(started)
+	i.log.Info("starting tasks", "tasks", taskNames(e.Tasks), "from", int64(e.From.N), "incarnation", int64(e.Incarnation))
+	logEnd := i.machine.LogEnd()
+	i.background(func(context.Context) { r.start(logEnd) })
+}
+
+// stopRun stops all tasks for a rollback: what no completed checkpoint lists is
+// aborted.
+func (i *instance) stopRun() {
+	i.dropRun()
+	i.txns.step(transactions.RolledBack{})
+}
+
+// dropRun stops all tasks at once; what they still hand over is dropped.
+func (i *instance) dropRun() {
+	r := i.run
+	if r == nil {
+		return
+	}
+	i.run = nil
+	r.revoked.Store(true)
+	r.cancel()
+	for n, c := range i.checkpoints {
+		c.cancel()
+		delete(i.checkpoints, n)
+	}
+	done := make([]<-chan struct{}, 0, len(i.workers))
+	for _, w := range i.workers {
+		done = append(done, w.Revoke(r.inc))
+	}
+	if r.producer != nil {
+		r.producer.Close()
+	}
+	i.wg.Add(1)
+	go func() { // the folder goes when the tasks let go of it
+		defer i.wg.Done()
+		for _, d := range done {
+			<-d
+		}
+		_ = os.RemoveAll(r.dir)
+	}()
+}
+
+// start restores and adopts the tasks, in the background.
+func (r *run) start(logEnd int64) {
+	i := r.i
+	if len(r.tasks) == 0 {
+		return
+	}
+	if !i.retry(r.ctx, "draw a producer id for repartition records", func(ctx context.Context) error {
+		id, epoch, err := i.client.Transactions().InitProducer(ctx)
+		if err == nil {
+			p := i.writer.NewProducer(kafka.ProducerOptions{ID: id, Epoch: epoch, OnFail: r.producerFailed})
+			ready := make(chan struct{})
+			i.loop.post(func() { r.producer = p; close(ready) })
+			select {
+			case <-ready:
+			case <-r.ctx.Done():
+				p.Close()
+			}
+		}
+		return err
+	}) {
+		return
+	}
+	src, err := i.loadSource(r.ctx, r.from)
+	if err != nil {
+		r.giveUp(err)
+		return
+	}
+	if err := i.checkState(src.manifest); err != nil {
+		r.giveUp(final(err))
+		return
+	}
+	for _, t := range r.tasks {
+		if r.ctx.Err() != nil {
+			return
+		}
+		if err := r.startTask(t, src, logEnd); err != nil {
+			r.giveUp(fmt.Errorf("start task %s: %w", t, err))
+			return
+		}
+	}
+}
+
+// giveUp reports an error of a start: what repetition may mend is Failed and
+// leads to another start, the rest ends the application.
+func (r *run) giveUp(err error) {
+	if r.ctx.Err() != nil {
+		return
+	}
+	r.i.loop.post(func() { r.i.failTasks(r, r.tasks, err) })
+}
+
+// startTask restores one task and hands it to its worker.
+func (r *run) startTask(t ids.TaskID, src *source, logEnd int64) error {
+	i := r.i
+	restored, err := r.restoreTask(t, src)
+	if err != nil {
+		return err
+	}
+	task, err := tasks.New(r.spec(t, logEnd), r, restored, i.envConfig(len(r.tasks)))
+	if err != nil {
+		if restored.Engine != nil {
+			_ = restored.Engine.Close() // never used
+		}
+		return err
+	}
+	i.loop.post(func() {
+		if r.revoked.Load() {
+			task.Discard()
+			return
+		}
+		i.workerOf(t).Adopt(task, func() {
+			i.loop.post(func() {
+				if i.run == r {
+					i.step(barrier.EvTaskRunning{Incarnation: r.inc, Tasks: barrier.NewTaskSet(t)})
+				}
+			})
+		})
+	})
+	return nil
+}
+
+func (r *run) spec(t ids.TaskID, logEnd int64) tasks.Spec {
+	i := r.i
+	s := tasks.Spec{
+		ID: t, Incarnation: r.inc, Life: r.life, Sub: i.plan.Subtopologies()[t.Sub],
+		Lineages: r.lineages, LogEnd: logEnd,
+		HoldLimit:   max(i.cfg.AlignmentBytes/int64(len(r.tasks)), 1),
+		IdleTimeout: i.cfg.IdleTimeout,
+		SnapshotDir: func(n ids.CheckpointID) string {
+			return filepath.Join(r.dir, "snapshots", fmt.Sprintf("%d-%s", n, t))
+		},
+		Rules: i.cfg.TestRules.Tasks,
+	}
+	s.Rules.Rules = i.cfg.TestRules.Barrier
+	external, internal := i.plan.TaskInputs(t)
+	for _, tp := range external {
+		s.Inputs = append(s.Inputs, tasks.InputSpec{TP: tp})
+	}
+	for _, tp := range internal {
+		in := tasks.InputSpec{TP: tp, Internal: true}
+		var forward, cycle []ids.TaskID
+		for _, c := range i.plan.Channels(tp.Topic) {
+			if c.Cycle {
+				cycle = append(cycle, c.Task)
+			} else {
+				forward = append(forward, c.Task)
+			}
+		}
+		in.Forward, in.Cycle = barrier.NewTaskSet(forward...), barrier.NewTaskSet(cycle...)
+		s.Inputs = append(s.Inputs, in)
+	}
+	inputs := len(s.Inputs) * len(r.tasks) // about; tasks differ little
+	s.InputBytes = int(max(i.cfg.FetchBytes/int64(max(inputs, 1)), 64<<10))
+	for _, topic := range i.plan.TaskOutputs(t.Sub) {
+		s.Outputs = append(s.Outputs, tasks.OutputSpec{Topic: topic, Internal: true, Partitions: i.plan.Partitions(topic)})
+	}
+	return s
+}
+
+// restoreTask makes the local state of a task from the checkpoint.
+func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
+	i := r.i
+	out := tasks.Restored{LastBarrier: r.from.N, External: map[ids.TopicPartition]int64{}}
+	dir := filepath.Join(r.dir, t.String())
+	var files []checkpoint.FileRef
+	part, err := src.task(t)
+	if err != nil {
+		return out, err
+	}
+	if part == nil { // checkpoint 0
+		out.External, out.Positions = src.zero(i.plan, t)
+	} else {
+		files = part.Files
+		if out, err = decodePart(part, out); err != nil {
+			return out, err
+		}
+	}
+	if len(i.plan.Subtopologies()[t.Sub].Stores) == 0 {
+		return out, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return out, fmt.Errorf("make the state folder: %w", err)
+	}
+	if len(files) > 0 {
+		begun := time.Now()
+		done, err := i.restore.Restore(r.ctx, checkpoint.TaskRestore{
+			Marker: checkpoint.RestoreMarker{App: i.cfg.ApplicationID, Life: r.life, Checkpoint: r.from.N, Task: t},
+			Dir:    dir, Files: files, Vanished: i.cfg.CheckpointTimeout,
+		})
+		if err != nil {
+			return out, err
+		}
+		if err := state.WriteSeal(dir, fmt.Sprintf("checkpoint %d", r.from.N)); err != nil {
+			return out, err
+		}
+		r.tables[t].Restored(r.from.N, files)
+		i.log.Info("restored", "task", t.String(), "bytes", done.Bytes, "took", time.Since(begun).Round(time.Millisecond))
+	}
+	out.Engine, err = i.openEngine(dir)
+	return out, err
+}
+
+// failTasks reports that tasks cannot go on; on the loop. Errors of the user's
+// code, data or set-up end the application, others lead to a rollback.
+func (i *instance) failTasks(r *run, list []ids.TaskID, err error) {
+	if i.run != r || i.ending {
+		return
+	}
+	if fatalForApp(err) {
+		i.end(err)
+		return
+	}
+	i.log.Error("tasks failed; rolling back to the last checkpoint", "tasks", taskNames(list), "error", err)
+	i.step(barrier.EvTaskFailed{Incarnation: r.inc, Tasks: barrier.NewTaskSet(list...), Error: err.Error()})
+}
+
+// fatalForApp reports errors that a restart from the last checkpoint would meet
+// again.
+func fatalForApp(err error) bool {
+	var rec *operators.RecordError
+	var out *kafka.OffsetOutOfRangeError
+	switch {
+	case errors.As(err, &rec), errors.As(err, &out):
+		return true
+	case errors.Is(err, state.ErrDiskFull), errors.Is(err, checkpoint.ErrCorrupted), errors.Is(err, checkpoint.ErrDenied):
+		return true
+	}
+	return permanent(err)
+}
+
+func (r *run) producerFailed(err error) {
+	r.i.loop.post(func() { r.i.failTasks(r, r.tasks, fmt.Errorf("write repartition records: %w", err)) })
+}
+
+// sinkFailed reports a refused sink batch that only the user can mend.
+func (i *instance) sinkFailed(e transactions.Send, err error) {
+	if i.run != nil && permanent(err) {
+		i.failTasks(i.run, []ids.TaskID{e.Task}, fmt.Errorf("write to %s: %w", e.Partition, err))
+	}
+}
+
+// NewBatch implements tasks.Protocol.
+func (r *run) NewBatch(tp ids.TopicPartition) *kafka.Builder { return r.i.writer.NewBatch(tp) }
+
+// Send implements tasks.Protocol: repartition records flow at once (R8), sink
+// records go into the transaction of the last barrier their task passed (R18).
+func (r *run) Send(t *tasks.Task, o tasks.Outgoing) {
+	if r.revoked.Load() {
+		o.Batch.Discard()
+		return
+	}
+	if o.Internal {
+		r.producer.Enqueue(o.Batch, kafka.Token{})
+		return
+	}
+	i := r.i
+	i.waitingBytes.Add(int64(o.Batch.Bytes()))
+	task := t.ID()
+	i.loop.post(func() {
+		if i.run != r {
+			i.waitingBytes.Add(-int64(o.Batch.Bytes()))
+			o.Batch.Discard()
+			return
+		}
+		i.txns.write(task, o.Batch, o.FirstTime, o.LastTime)
+	})
+}
+
+// congested tells workers to stop producing while too much is not acknowledged.
+func (i *instance) congested() (bool, <-chan struct{}) {
+	if i.writer.Full() {
+		return true, i.writer.Room()
+	}
+	return i.waitingBytes.Load() > i.cfg.ProduceBytes, nil
+}
+
+// Passed implements tasks.Protocol.
+func (r *run) Passed(_ *tasks.Task, s *tasks.Snapshot) {
+	i := r.i
+	i.loop.post(func() { i.passed(r, s) })
+}
+
+// Failed implements tasks.Protocol.
+func (r *run) Failed(t *tasks.Task, err error) {
+	task := t.ID()
+	r.i.loop.post(func() { r.i.failTasks(r, []ids.TaskID{task}, fmt.Errorf("task %s: %w", task, err)) })
+}
+
+// Skipped implements tasks.Protocol.
+func (r *run) Skipped(t *tasks.Task, err error) bool {
+	if r.i.cfg.OnFailure(err) != Skip {
+		return false
+	}
+	r.i.counters.skipped.Add(1)
+	r.i.log.Warn("skipped a record", "task", t.ID().String(), "error", err)
+	return true
+}
+
+// Closed implements tasks.Protocol.
+func (r *run) Closed(t *tasks.Task, err error) {
+	r.i.log.Warn("closing a task's processors failed", "task", t.ID().String(), "error", err)
+}
+
+// Processed implements tasks.Protocol.
+func (r *run) Processed(_ *tasks.Task, n int) { r.i.counters.records.Add(int64(n)) }
+
+// InputLost implements tasks.Protocol.
+func (r *run) InputLost(t *tasks.Task, tp ids.TopicPartition, err error) {
+	task := t.ID()
+	r.i.loop.post(func() {
+		r.i.failTasks(r, []ids.TaskID{task}, fmt.Errorf("task %s cannot read %s: %w", task, tp, inputAdvice(tp, err)))
+	})
+}
+
+// inputAdvice says what to do about offsets that are gone (R29).
+func inputAdvice(tp ids.TopicPartition, err error) error {
+	var out *kafka.OffsetOutOfRangeError
+	if !errors.As(err, &out) {
+		return err
+	}
+	return fmt.Errorf("%w; records between the checkpoint's offset and the topic's are gone: lengthen the retention of %s, or stop the application, and reset it to new offsets on purpose", err, tp.Topic)
+}
+
+func taskNames(list []ids.TaskID) []string {
+	out := make([]string, len(list))
+	for n, t := range list {
+		out[n] = t.String()
+	}
+	return out
+}
