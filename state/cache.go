@@ -26,7 +26,7 @@ type resident interface {
 	second() bool
 	// evict writes the entry back if it is dirty and forgets it.
 	evict() error
-	moved(to int)
+	moved(to int32)
 }
 
 // CacheMetrics are a cache's figures since it was made.
@@ -57,16 +57,16 @@ func (c *Cache) Metrics() CacheMetrics {
 }
 
 // add takes an entry into the ring and returns its place.
-func (c *Cache) add(r resident, size int64) int {
+func (c *Cache) add(r resident, size int64) int32 {
 	c.used += size
 	c.ring = append(c.ring, r)
-	return len(c.ring) - 1
+	return int32(len(c.ring) - 1)
 }
 
 // remove takes out the entry at place i; the last one moves there.
-func (c *Cache) remove(i int, size int64) {
+func (c *Cache) remove(i int32, size int64) {
 	c.used -= size
-	last := len(c.ring) - 1
+	last := int32(len(c.ring) - 1)
 	if i != last {
 		c.ring[i] = c.ring[last]
 		c.ring[i].moved(i)
@@ -77,7 +77,7 @@ func (c *Cache) remove(i int, size int64) {
 
 // shrink evicts until need more bytes fit in the budget. The entry at place
 // keep (−1: none) stays, whatever it takes: its owner is working on it.
-func (c *Cache) shrink(need int64, keep int) error {
+func (c *Cache) shrink(need int64, keep int32) error {
 	if c.used+need <= c.budget {
 		return nil
 	}

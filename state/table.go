@@ -24,6 +24,9 @@ const (
 	maxFree = 4096
 	// maxFreeBytes bounds the encoded value that such an entry may hold.
 	maxFreeBytes = 1024
+	// shortKey is the length of keys up to which they lie in their entry: a
+	// window start and an 8-byte key, and a little more.
+	shortKey = 20
 )
 
 // StoreOption changes how a typed store works.
@@ -62,20 +65,33 @@ type table[V any] struct {
 	meanSize int64 // of an encoded value, where the shape does not tell
 }
 
-// entry is one key of a store, present or known to be absent.
+// entry is one key of a store, present or known to be absent. What a hit
+// touches comes first, to lie in one line of the processor's cache.
 type entry[V any] struct {
 	key     string
+	short   [shortKey]byte // the key's memory, where it fits
 	val     V
-	enc     []byte // the stored value, encoded; only with table.old
-	tab     *table[V]
-	size    int64 // charged to the cache
-	ring    int   // place in the cache's ring
-	dirtyAt int   // place in the dirty list, −1 when clean
-	group   *group[V]
-	groupAt int
 	used    bool
 	present bool
-	absent  bool // the KV is known not to hold the key
+	absent  bool  // the KV is known not to hold the key
+	dirtyAt int32 // place in the dirty list, −1 when clean
+	ring    int32 // place in the cache's ring
+	groupAt int32
+	size    int64 // charged to the cache
+	tab     *table[V]
+	group   *group[V]
+	enc     []byte // the stored value, encoded; only with table.old
+}
+
+// keep makes key the entry's key.
+func (e *entry[V]) keep(key []byte) {
+	if len(key) == 0 || len(key) > shortKey {
+		e.key = string(key)
+		return
+	}
+	// The string is valid while the entry is in the map: short is not written
+	// before drop has taken it out.
+	e.key = unsafe.String(&e.short[0], copy(e.short[:], key))
 }
 
 // group is the cached entries of one window.
@@ -161,10 +177,11 @@ func (t *table[V]) insert(key []byte, g *group[V], encoded int) (*entry[V], erro
 	} else {
 		e = &entry[V]{tab: t}
 	}
-	e.key, e.size, e.dirtyAt, e.used = string(key), size, -1, true
+	e.keep(key)
+	e.size, e.dirtyAt, e.used = size, -1, true
 	e.ring = t.cache.add(e, size)
 	if g != nil {
-		e.group, e.groupAt = g, len(g.members)
+		e.group, e.groupAt = g, int32(len(g.members))
 		g.members = append(g.members, e)
 	}
 	t.entries[e.key] = e
@@ -276,7 +293,7 @@ func (t *table[V]) mark(e *entry[V]) {
 	if len(t.dirty) > 1024 && len(t.dirty) > 2*t.nDirty {
 		t.compactDirty()
 	}
-	e.dirtyAt = len(t.dirty)
+	e.dirtyAt = int32(len(t.dirty))
 	t.dirty = append(t.dirty, e)
 	t.nDirty++
 }
@@ -295,7 +312,7 @@ func (t *table[V]) compactDirty() {
 	live := t.dirty[:0]
 	for _, e := range t.dirty {
 		if e != nil {
-			e.dirtyAt = len(live)
+			e.dirtyAt = int32(len(live))
 			live = append(live, e)
 		}
 	}
@@ -404,7 +421,7 @@ func (t *table[V]) writeBack(victim *entry[V]) error {
 			return err
 		}
 	}
-	extra := victim.dirtyAt >= n
+	extra := int(victim.dirtyAt) >= n
 	if extra {
 		if err := t.write(victim); err != nil {
 			t.abandon()
@@ -473,7 +490,7 @@ func (e *entry[V]) second() bool {
 	return u
 }
 
-func (e *entry[V]) moved(to int) { e.ring = to }
+func (e *entry[V]) moved(to int32) { e.ring = to }
 
 func (e *entry[V]) evict() error {
 	t := e.tab
