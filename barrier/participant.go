@@ -56,7 +56,7 @@ func (p *participant) ids(m *Machine) []string {
 	n := max(p.wantIDs, m.cfg.TxnIDs)
 	out := make([]string, n)
 	for k := range out {
-		out[k] = fmt.Sprintf("%s-%s-%s-%016x-%d", m.cfg.App, m.log.life, m.cfg.Self.Name, m.cfg.Self.Rand, k)
+		out[k] = fmt.Sprintf("%s-%s-%s-%d", m.cfg.App, m.log.life, m.cfg.Self, k) // as transactions.TransactionalID
 	}
 	return out
 }
