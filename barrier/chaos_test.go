@@ -12,22 +12,38 @@ import (
 // runs and checkpoints complete. internal/sim does this in depth; this is the
 // package's own short form.
 func TestChaos(t *testing.T) {
-	seeds := 300
+	seeds := 100
 	if testing.Short() {
-		seeds = 50
+		seeds = 20
 	}
 	for seed := range seeds {
-		if msg := chaos(uint64(seed)); msg != "" {
+		if msg := chaos(uint64(seed), Rules{}); msg != "" {
 			t.Fatalf("seed %d: %s", seed, msg)
+		}
+	}
+}
+
+// TestChaosFindsMissingRules proves that the chaos can fail.
+func TestChaosFindsMissingRules(t *testing.T) {
+	for name, rules := range map[string]Rules{"R3": {SkipR3: true}, "R27": {SkipR27: true}} {
+		found := false
+		for seed := range uint64(60) {
+			if found = chaos(seed, rules) != ""; found {
+				break
+			}
+		}
+		if !found {
+			t.Errorf("without %s nothing goes wrong", name)
 		}
 	}
 }
 
 var chaosKinds = []string{"running", "passed", "prepared", "committed", "manifest", "marked", "fenced", "offsets", "zero", "cleaned", "append-a", "append-b", "append-c"}
 
-func chaos(seed uint64) string {
+func chaos(seed uint64, rules Rules) string {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	w := newWorld(4)
+	w := newWorld(4, rules)
+	w.rnd = rand.New(rand.NewPCG(seed, 2))
 	names := []string{"a", "b", "c"}
 	for _, n := range names {
 		w.boot(n)

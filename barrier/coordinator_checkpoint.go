@@ -154,7 +154,7 @@ func (c *coordinator) wantTidy(m *Machine, last *completed) Body {
 	if c.marked >= last.ref.N && len(m.log.completed) > m.cfg.Retain && !m.log.restoring {
 		return Retire{Term: c.term, N: m.log.completed[0].ref.N}
 	}
-	if m.log.rollback != nil || m.log.start == nil {
+	if m.log.rollback != nil || m.log.start == nil || m.cfg.Rules.SkipR27 {
 		return nil
 	}
 	uncommitted := last.uncommitted()

@@ -258,6 +258,9 @@ func (m *Machine) next() Body {
 		return nil
 	}
 	if !m.registered() {
+		if m.now < m.void[KindRegister] {
+			return nil
+		}
 		return Register{TxnIDs: m.part.ids(m)}
 	}
 	for _, want := range []func(*Machine) Body{m.part.want, m.coord.want} {

@@ -25,7 +25,7 @@ func TestMachineStories(t *testing.T) {
 		var w *world
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			if d.Cmd == "world" {
-				w = newWorld(intArg(d, "tasks", 4))
+				w = newWorld(intArg(d, "tasks", 4), Rules{})
 				w.cfg.ToleratedAborts = intArg(d, "tolerated", 1)
 				w.cfg.Retain = intArg(d, "retain", 2)
 				return ""

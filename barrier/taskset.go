@@ -26,8 +26,15 @@ func (s TaskSet) Contains(t ids.TaskID) bool {
 
 // ContainsAll reports whether every task of o is in the set.
 func (s TaskSet) ContainsAll(o TaskSet) bool {
+	if len(o) > len(s) {
+		return false
+	}
+	i := 0
 	for _, t := range o {
-		if !s.Contains(t) {
+		for i < len(s) && s[i].Compare(t) < 0 {
+			i++
+		}
+		if i == len(s) || s[i] != t {
 			return false
 		}
 	}

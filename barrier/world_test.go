@@ -2,6 +2,7 @@ package barrier
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,8 +25,18 @@ type world struct {
 	trace strings.Builder
 	quiet bool // do not trace
 
+	// rnd, when set, delays appends and lets readers lag.
+	rnd     *rand.Rand
+	pending []pendingAppend
+
 	txns map[ids.TxnHandle]*worldTxn
 	bad  []string // violations
+}
+
+// pendingAppend is a record on its way to the log.
+type pendingAppend struct {
+	at     int64
+	record Record
 }
 
 // worldTxn is a transaction on the world's broker.
@@ -55,12 +66,12 @@ type heldEvent struct {
 	ev   Event
 }
 
-func newWorld(tasks int) *world {
-	w := &world{fold: NewLog(Rules{}), hold: map[string]bool{}, txns: map[ids.TxnHandle]*worldTxn{}}
+func newWorld(tasks int, rules Rules) *world {
+	w := &world{fold: NewLog(rules), hold: map[string]bool{}, txns: map[ids.TxnHandle]*worldTxn{}}
 	w.cfg = Config{
 		App: "app", NewLife: 0xabc, Fingerprint: "f1", TxnIDs: 2, Interval: 1000, CheckpointTimeout: 2000,
 		ToleratedAborts: 1, TransactionTimeout: 60_000, SessionTimeout: 500, ExpectedRestart: 1000,
-		ShutdownDeadline: 5000, Settle: 20, LeaveGrace: 100, AppendRetry: 300, Retain: 2,
+		ShutdownDeadline: 5000, Settle: 20, LeaveGrace: 100, AppendRetry: 300, Retain: 2, Rules: rules,
 	}
 	for p := range tasks {
 		w.cfg.Tasks = append(w.cfg.Tasks, ids.TaskID{Partition: int32(p)})
@@ -130,16 +141,24 @@ func (w *world) step(n *node, ev Event) {
 // run lets time pass in steps of 10 ms.
 func (w *world) run(ms int64) {
 	for end := w.now + ms; w.now < end; w.now += 10 {
+		w.pending = slices.DeleteFunc(w.pending, func(p pendingAppend) bool {
+			if p.at <= w.now {
+				w.land(p.record)
+			}
+			return p.at <= w.now
+		})
 		for _, n := range w.nodes {
 			if n.m == nil || n.paused {
 				continue
 			}
-			for n.m != nil && n.read < len(w.log) {
+			for n.m != nil && n.read < len(w.log) && (w.rnd == nil || w.rnd.IntN(4) > 0) {
 				i := n.read
 				n.read++
 				w.step(n, EvRecord{Offset: int64(i), Record: w.log[i]})
 			}
-			w.step(n, EvLogRead{End: int64(len(w.log))})
+			if n.read == len(w.log) {
+				w.step(n, EvLogRead{End: int64(n.read)})
+			}
 			queue := n.queue
 			n.queue = nil
 			for _, ev := range queue {
@@ -307,6 +326,19 @@ func (w *world) append(n *node, r Record) {
 		w.printf("%5d %s: lost %s", w.now, n.name, describeBody(r.Body))
 		return
 	}
+	if w.rnd != nil {
+		at := w.now + int64(w.rnd.IntN(40))
+		if w.rnd.IntN(20) == 0 {
+			at += int64(w.rnd.IntN(1500))
+		}
+		w.pending = append(w.pending, pendingAppend{at, r})
+		return
+	}
+	w.land(r)
+}
+
+// land puts a record at the end of the log.
+func (w *world) land(r Record) {
 	b, err := AppendRecord(nil, r)
 	if err != nil {
 		panic(err)
