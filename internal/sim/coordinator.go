@@ -10,8 +10,9 @@ import (
 // coordinator is the broker's transaction coordinator. Its answers are those
 // of the table in the project's facts, tried on Kafka 4.4.
 type coordinator struct {
-	w   *World
-	ids []*brokerTxn // in order of first use
+	w        *World
+	ids      []*brokerTxn // in order of first use
+	appended int64        // offset commits: the log of the group's offsets
 }
 
 type brokerTxn struct {
@@ -116,7 +117,10 @@ func (c *coordinator) addOffsets(h ids.TxnHandle, offs []groupOffset) transactio
 		return code
 	}
 	for _, o := range offs {
+		c.appended++
+		o.at = c.appended
 		if i := slices.IndexFunc(t.offsets, func(x groupOffset) bool { return x.tp == o.tp }); i >= 0 {
+			o.again = t.offsets[i].meta == o.meta
 			t.offsets[i] = o
 		} else {
 			t.offsets = append(t.offsets, o)
@@ -209,9 +213,11 @@ func (c *coordinator) describe(h ids.TxnHandle) transactions.Described {
 
 // groupOffset is a committed offset of the group.
 type groupOffset struct {
-	tp   ids.TopicPartition
-	next int64
-	meta string
+	tp    ids.TopicPartition
+	next  int64
+	meta  string
+	at    int64 // position of the commit in the log of offsets
+	again bool  // a request that had been carried out before
 }
 
 // groupOffsets are the committed offsets, one per external partition.
@@ -223,6 +229,9 @@ func (g *groupOffsets) apply(w *World, offs []groupOffset) {
 		if i < 0 {
 			*g = append(*g, o)
 			continue
+		}
+		if o.at < (*g)[i].at {
+			continue // the order of the commits counts, not that of the markers
 		}
 		w.oracle.offsetMoves((*g)[i], o)
 		(*g)[i] = o

@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"strings"
+	"strconv"
 
 	"github.com/tidegate/tidegate/barrier"
 )
@@ -72,7 +72,7 @@ func (w *World) fault() {
 	case kind < 88:
 		w.tracef("%s is asked to stop", p.name)
 		w.stats.CleanStops++
-		p.step(barrier.EvShutdown{})
+		p.later(0, func() { p.step(barrier.EvShutdown{}) })
 	case kind < 91:
 		w.stats.CleanStops++
 		w.tracef("all are asked to stop")
@@ -98,7 +98,9 @@ func (w *World) restoreOlder(p *process) {
 	i := w.rng.IntN(len(w.oracle.retained) - 1)
 	n := w.oracle.retained[i].N
 	w.tracef("%s is asked to restore %d", p.name, n)
-	p.step(barrier.EvRestore{N: n, AllowDuplicates: true, Nonce: strings.Repeat("x", 1+w.stats.Restores%7) + p.id.String()})
+	w.restores++
+	ev := barrier.EvRestore{N: n, AllowDuplicates: true, Nonce: strconv.Itoa(w.restores)}
+	p.later(0, func() { p.step(ev) })
 }
 
 // calm turns faults off: what was under way goes on, nothing new breaks.

@@ -161,7 +161,8 @@ func (p *process) writeOffsets(e barrier.DoWriteOffsets) {
 	w.after(w.latency(), func() {
 		offs, _ := w.store.external(e.Ref)
 		for i := range offs {
-			offs[i].meta = transactions.OffsetMetadata(e.Life, e.Ref.N)
+			w.txns.appended++
+			offs[i].at, offs[i].meta = w.txns.appended, transactions.OffsetMetadata(e.Life, e.Ref.N)
 		}
 		w.offsets.apply(w, offs)
 		p.laterAs(epoch, w.latency(), func() { p.step(barrier.EvOffsetsWritten{N: e.Ref.N}) })

@@ -129,6 +129,10 @@ func (o *oracle) cutOf(ref barrier.CheckpointRef) ([]int64, bool) {
 // marked: a coordinator says that a checkpoint is completed and committed.
 func (o *oracle) marked(ref barrier.CheckpointRef) {
 	w := o.w
+	if ref.N < o.newest && o.mayWriteBack(ref.N) {
+		// Behind a Restore: what is later is retired by it.
+		o.retained = slices.DeleteFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N > ref.N })
+	}
 	if slices.ContainsFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N == ref.N }) || ref.N <= o.newest {
 		return
 	}
@@ -325,8 +329,12 @@ func (o *oracle) running(p *process) {
 	}
 }
 
-// offsetMoves: a group offset is overwritten.
+// offsetMoves: a group offset is overwritten. What a request that was repeated
+// and came late moves back is the mirror only (R28 allows it).
 func (o *oracle) offsetMoves(old, to groupOffset) {
+	if to.again {
+		return
+	}
 	_, was, _ := transactions.ParseOffsetMetadata(old.meta)
 	_, n, tagged := transactions.ParseOffsetMetadata(to.meta)
 	if tagged && (to.next < old.next || n < was) && !slices.Contains(o.restored, n) && !o.mayWriteBack(n) {
@@ -334,8 +342,8 @@ func (o *oracle) offsetMoves(old, to groupOffset) {
 	}
 }
 
-// mayWriteBack: offsets are overwritten before the Start of a Restore, and
-// the oracle learns of it by the Start only.
+// mayWriteBack: a Restore of n was asked for. Offsets are overwritten before
+// the Start that follows it, by which the oracle learns of it.
 func (o *oracle) mayWriteBack(n ids.CheckpointID) bool {
 	return slices.ContainsFunc(o.w.log.records, func(r barrier.Record) bool {
 		b, ok := r.Body.(barrier.Restore)
@@ -389,6 +397,9 @@ func (o *oracle) positionBelowStart(p *process, e barrier.DoStartTasks, r *repPa
 // fatal: a machine or pool gives up.
 func (o *oracle) fatal(p *process, err error) {
 	w := o.w
+	if strings.HasPrefix(err.Error(), "restore from checkpoint") {
+		return // refused: it was retired meanwhile
+	}
 	for _, c := range o.cuts {
 		if w.now-c.at > sessionTimeout+expectedRestart-600 && w.stats.TxnTimeouts > 0 && isLost(err) && c.n >= o.newest {
 			// More time went by than the settings allow for.

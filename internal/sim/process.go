@@ -67,9 +67,25 @@ func (p *process) laterAs(epoch int, d int64, fn func()) {
 		case p.w.now < p.stalled:
 			p.parked = append(p.parked, fn)
 		default:
-			fn()
+			p.run(fn)
 		}
 	})
+}
+
+// ended unwinds what a process was doing when its run ended in the middle of
+// it: a crash between two effects leaves nothing of the rest undone or done.
+type ended struct{}
+
+// run does something in the process.
+func (p *process) run(fn func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(ended); !ok {
+				panic(r)
+			}
+		}
+	}()
+	fn()
 }
 
 // stall stops the process, like SIGSTOP.
@@ -94,7 +110,7 @@ func (p *process) stall(d int64) {
 				p.parked = append(p.parked, parked[i:]...)
 				return
 			}
-			fn()
+			p.run(fn)
 		}
 	})
 }
@@ -118,7 +134,9 @@ func (p *process) end() {
 }
 
 // start runs a new instance in the slot.
-func (p *process) start() {
+func (p *process) start() { p.run(p.boot) }
+
+func (p *process) boot() {
 	w := p.w
 	w.nextRun++
 	p.up, p.exited = true, false
@@ -218,7 +236,7 @@ func (p *process) drain() {
 				}
 			}
 			if p.epoch != epoch {
-				return
+				panic(ended{})
 			}
 		}
 		end := p.m.LogEnd()
@@ -270,6 +288,7 @@ func (p *process) perform(e barrier.Effect) {
 		p.w.oracle.fatal(p, e.Err)
 		p.leaveGroup()
 		p.end()
+		p.w.restartLater(p)
 	case barrier.DoExit:
 		p.w.tracef("%s exits", p.name)
 		p.end()

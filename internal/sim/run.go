@@ -131,7 +131,7 @@ func (w *World) stopAll() {
 	w.tracef("the end: all are asked to stop")
 	for _, p := range w.procs {
 		if p.up {
-			p.step(barrier.EvShutdown{})
+			p.later(0, func() { p.step(barrier.EvShutdown{}) })
 		}
 	}
 	end := w.now + 3*shutdownDeadline

@@ -27,6 +27,7 @@ type pending struct {
 	produce  func(seq int32) transactions.Code
 	answer   func(transactions.Code)
 	inFlight bool
+	front    bool // nothing before it was in doubt when it was sent
 	acked    bool
 	attempt  int
 }
@@ -43,11 +44,11 @@ func (s *sequencer) pump() {
 	if !s.known || s.serial {
 		limit = 1
 	}
-	for _, b := range s.queue[:min(limit, len(s.queue))] {
+	for i, b := range s.queue[:min(limit, len(s.queue))] {
 		if b.inFlight || b.acked {
 			continue
 		}
-		b.inFlight = true
+		b.inFlight, b.front = true, i == 0
 		s.p.later(s.p.w.backoff(b.attempt), func() {
 			if s.dead && b.attempt > 0 {
 				return
@@ -69,12 +70,11 @@ func (s *sequencer) answered(b *pending, c transactions.Code) {
 		}
 		return
 	}
-	first := len(s.queue) > 0 && s.queue[0] == b
 	switch {
 	case c == transactions.OK:
 		s.ok(b)
 		return
-	case c == transactions.NoAnswer || c == outOfOrder && !first:
+	case c == transactions.NoAnswer || c == outOfOrder && !b.front:
 		b.attempt++
 		s.serial = true
 	default:

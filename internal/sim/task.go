@@ -117,10 +117,12 @@ func (t *task) run() {
 		return
 	}
 	w := t.p.w
-	for range 1 + w.rng.IntN(8) {
-		if !t.take() {
+	for budget := 1 + w.rng.IntN(12); budget > 0; {
+		n, ok := t.take()
+		if !ok {
 			break
 		}
+		budget -= n
 		if !t.alive() || w.failure != nil {
 			return
 		}
@@ -135,10 +137,10 @@ func (t *task) run() {
 }
 
 // take processes what has the smallest timestamp among the heads of the
-// inputs; barriers and times go first.
-func (t *task) take() bool {
+// inputs; barriers and times go first. It returns how much work that was.
+func (t *task) take() (work int, ok bool) {
 	if t.halted {
-		return false
+		return 0, false
 	}
 	best, source := int64(1)<<62, -1
 	for i := range t.sources {
@@ -170,12 +172,11 @@ func (t *task) take() bool {
 	switch {
 	case source >= 0:
 		t.takeSource(&t.sources[source])
+		return 1, true
 	case rep >= 0:
-		t.offer(rep)
-	default:
-		return false
+		return t.offer(rep), true
 	}
-	return true
+	return 0, false
 }
 
 func (t *task) takeSource(s *taskSource) {
@@ -193,14 +194,17 @@ func (t *task) takeSource(s *taskSource) {
 }
 
 // offer asks the aligner about the segment at the head of an input.
-func (t *task) offer(i int) {
+func (t *task) offer(i int) (work int) {
 	in := &t.reps[i]
 	s := in.queue[0]
 	verdict, aligned := t.aligner.Offer(i, &s)
 	if verdict == barrier.Stop {
-		return
+		return 0
 	}
 	in.queue = in.queue[1:]
+	if t.p.w.tracing {
+		t.p.w.tracef("%s %s %s kind %d of %s %d-%d, %v, checkpoint %d", t.p.name, t.id, verdict, s.Kind, in.part.tp, s.First, s.Last, s.Channel, s.N)
+	}
 	switch verdict {
 	case barrier.Hold:
 		in.held = append(in.held, s)
@@ -212,6 +216,10 @@ func (t *task) offer(i int) {
 	if aligned {
 		t.p.snapshot(t, s.N)
 	}
+	if verdict == barrier.Deliver {
+		return 1
+	}
+	return 0
 }
 
 func (t *task) deliver(in *taskInput, s *barrier.Segment) {
@@ -219,9 +227,6 @@ func (t *task) deliver(in *taskInput, s *barrier.Segment) {
 	case barrier.HeaderTime:
 		t.times.Announce(in.time, s.Channel.Task, s.Time, s.Idle)
 	case barrier.HeaderData:
-		if t.p.w.tracing {
-			t.p.w.tracef("%s %s takes %s %d-%d of %v", t.p.name, t.id, in.part.tp, s.First, s.Last, s.Channel)
-		}
 		for j := range s.Records {
 			rec := &s.Records[j]
 			t.times.Record(in.time, s.Channel.Task, rec.Timestamp)
@@ -348,7 +353,7 @@ func header(v []byte) record.Headers { return record.Headers{{Key: barrier.Heade
 // fetch reads a repartition partition ahead.
 func (t *task) fetch(i int) {
 	in := &t.reps[i]
-	if in.busy || len(in.queue) > 6 {
+	if in.busy || len(in.queue) > 30 {
 		return
 	}
 	in.busy = true
@@ -358,11 +363,16 @@ func (t *task) fetch(i int) {
 		below   bool
 	}
 	call(t.p, func() answer {
-		bs, below := in.part.read(from, 4)
+		bs, below := in.part.read(from, 20)
 		return answer{bs, below}
 	}, func(a answer, ok bool) {
 		in.busy = false
 		if !ok || !t.alive() || in.round != round {
+			return
+		}
+		if a.below && t.p.w.oracle.ended(t.inc) {
+			// A zombie, which does not know yet.
+			t.p.step(barrier.EvTaskFailed{Incarnation: t.inc, Tasks: barrier.TaskSet{t.id}, Error: "offset out of range"})
 			return
 		}
 		if a.below {

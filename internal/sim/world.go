@@ -34,9 +34,10 @@ type World struct {
 	procs   []*process
 	oracle  oracle
 
-	nextPID int64
-	nextRun uint64 // draws instance numbers
-	stats   Stats
+	nextPID  int64
+	restores int    // asked for
+	nextRun  uint64 // draws instance numbers
+	stats    Stats
 
 	failure error
 	tracing bool
