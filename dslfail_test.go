@@ -3,6 +3,9 @@ package tidegate_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,24 +36,28 @@ func TestBuildErrorsNameThePlace(t *testing.T) {
 	in.Repartition("p", tidegate.Partitions(-1))
 	in.Repartition("q", tidegate.PartitionBy(func(int64, int32) int32 { return 0 }))
 	_, err := b.Build()
+	require.Error(t, err)
+	wd, werr := os.Getwd()
+	require.NoError(t, werr)
+	text := strings.ReplaceAll(err.Error(), filepath.Base(wd)+"/", "")
 	for _, want := range []string{
-		`dslfail_test.go:22: step name "g" is already used at main/dslfail_test.go:21`,
-		`dslfail_test.go:22: store name "n" is already used at main/dslfail_test.go:21`,
-		`dslfail_test.go:23: MapValues changes the value to int and its serde is not known, but To(ints) at main/dslfail_test.go:23 needs it`,
-		`dslfail_test.go:24: filter: the function is nil`,
-		`dslfail_test.go:25: topic name "not a topic": contains ' '`,
-		`dslfail_test.go:26: step name "": must not be empty`,
-		`dslfail_test.go:27: topic name "": must not be empty`,
-		`dslfail_test.go:28: window size 0s: must be at least 1ms`,
-		`dslfail_test.go:29: window grace -1ms: must not be negative`,
-		`dslfail_test.go:30: window size`,
-		`dslfail_test.go:31: the key serde is nil`,
-		`dslfail_test.go:32: Map changes the key to int32 and its serde is not known, but repartitioning for lost at main/dslfail_test.go:32 needs it`,
-		`dslfail_test.go:32: Map changes the value to string and its serde is not known`,
-		`dslfail_test.go:33: Repartition("p"): Partitions(-1) must be positive`,
-		`dslfail_test.go:34: PartitionBy: the function is func(int64, int32) int32`,
+		`dslfail_test.go:25: step name "g" is already used at dslfail_test.go:24`,
+		`dslfail_test.go:25: store name "n" is already used at dslfail_test.go:24`,
+		`dslfail_test.go:26: MapValues changes the value to int and its serde is not known, but To(ints) at dslfail_test.go:26 needs it`,
+		`dslfail_test.go:27: filter: the function is nil`,
+		`dslfail_test.go:28: topic name "not a topic": contains ' '`,
+		`dslfail_test.go:29: step name "": must not be empty`,
+		`dslfail_test.go:30: topic name "": must not be empty`,
+		`dslfail_test.go:31: window size 0s: must be at least 1ms`,
+		`dslfail_test.go:32: window grace -1ms: must not be negative`,
+		`dslfail_test.go:33: window size`,
+		`dslfail_test.go:34: the key serde is nil`,
+		`dslfail_test.go:35: Map changes the key to int32 and its serde is not known, but repartitioning for lost at dslfail_test.go:35 needs it`,
+		`dslfail_test.go:35: Map changes the value to string and its serde is not known`,
+		`dslfail_test.go:36: Repartition("p"): Partitions(-1) must be positive`,
+		`dslfail_test.go:37: PartitionBy: the function is func(int64, int32) int32`,
 	} {
-		require.ErrorContains(t, err, want)
+		require.Contains(t, text, want)
 	}
 }
 

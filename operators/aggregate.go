@@ -8,7 +8,8 @@ import (
 // Aggregator folds values into an aggregate.
 type Aggregator[K, V, A any] struct {
 	// first makes the aggregate from a key's first value, add from a later one.
-	// byUser: first is the user's code, or calls it.
+	// A value that is a null of its type is skipped, an aggregate that is one
+	// deletes.
 	first func(K, V) A
 	add   func(K, V, A) A
 	skip  nulls[V]

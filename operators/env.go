@@ -36,8 +36,7 @@ type Output interface {
 	Append(partition int32, key, value []byte, null record.Null, timestamp int64, h record.Headers) error
 }
 
-// Metrics are the counts of a graph. They are written by the task's goroutine
-// and may be read by any.
+// Metrics are counts of graphs. Tasks may share one; any goroutine may read it.
 type Metrics struct {
 	// LateDropped counts records that came after their window closed, and
 	// MaxLatenessMs is how far the latest of them was behind stream time.
@@ -52,7 +51,10 @@ type Metrics struct {
 
 func (m *Metrics) late(by int64) {
 	m.LateDropped.Add(1)
-	if by > m.MaxLatenessMs.Load() {
-		m.MaxLatenessMs.Store(by)
+	for {
+		most := m.MaxLatenessMs.Load()
+		if by <= most || m.MaxLatenessMs.CompareAndSwap(most, by) {
+			return
+		}
 	}
 }
