@@ -73,7 +73,14 @@
 //     DoStoreManifest, DoMark, DoClean are retried until a definite answer;
 //     EvManifestFailed only after several tries. DoPurge is tried once.
 //   - DoBecomeNew: drop machine, pool and every answer still under way, leave
-//     the group, begin again with a new number.
+//     the group, begin again with a new number; exit instead if a clean stop
+//     was asked for.
+//   - A fetch below the log start of a repartition partition is EvTaskFailed,
+//     not the end of the process: the reader may be a zombie that does not know
+//     yet. A restore that finds a position below the start moves it up (R29).
+//   - A whole record batch goes into the SegmentReader even where the position
+//     is in its middle: records inherit the header of the first. The aligner
+//     cuts off what was taken.
 //
 // # What it does not do
 //

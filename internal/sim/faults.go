@@ -72,13 +72,13 @@ func (w *World) fault() {
 	case kind < 88:
 		w.tracef("%s is asked to stop", p.name)
 		w.stats.CleanStops++
-		p.later(0, func() { p.step(barrier.EvShutdown{}) })
+		p.later(0, p.shutdown)
 	case kind < 91:
 		w.stats.CleanStops++
 		w.tracef("all are asked to stop")
 		for _, p := range w.procs {
 			if p.up {
-				p.later(0, func() { p.step(barrier.EvShutdown{}) })
+				p.later(0, p.shutdown)
 			}
 		}
 	case kind < 96:

@@ -15,13 +15,14 @@ type process struct {
 	slot int
 	name string
 
-	epoch   int // counts runs; what belongs to an older one is dropped
-	up      bool
-	stalled int64 // until when
-	parked  []func()
-	lagging int64 // the control log is not read before this time
-	crashIn int   // effects until a crash; 0: none planned
-	exited  bool  // ended by itself, after a clean stop
+	epoch    int // counts runs; what belongs to an older one is dropped
+	up       bool
+	stalled  int64 // until when
+	parked   []func()
+	lagging  int64 // the control log is not read before this time
+	crashIn  int   // effects until a crash; 0: none planned
+	stopping bool  // asked to stop
+	exited   bool  // ended by itself, after a clean stop
 
 	id        ids.InstanceID
 	m         *barrier.Machine
@@ -139,7 +140,7 @@ func (p *process) start() { p.run(p.boot) }
 func (p *process) boot() {
 	w := p.w
 	w.nextRun++
-	p.up, p.exited = true, false
+	p.up, p.exited, p.stopping = true, false, false
 	p.id = ids.InstanceID{Name: p.name, Rand: w.nextRun}
 	p.life, p.asked, p.logPos, p.inc = 0, 0, 0, 0
 	p.batches = map[uint64][]output{}
@@ -154,6 +155,12 @@ func (p *process) boot() {
 	p.step(barrier.EvLogOpened{End: int64(len(w.log.records))})
 	p.tick()
 	p.fetchLog()
+}
+
+// shutdown asks the instance to stop cleanly.
+func (p *process) shutdown() {
+	p.stopping = true
+	p.step(barrier.EvShutdown{})
 }
 
 func (p *process) tick() {
@@ -281,8 +288,11 @@ func (p *process) perform(e barrier.Effect) {
 	case barrier.DoBecomeNew:
 		p.w.tracef("%s becomes new: %s", p.name, e.Reason)
 		p.leaveGroup()
+		stopping := p.stopping
 		p.end()
-		p.w.restartLater(p)
+		if p.exited = stopping; !stopping {
+			p.w.restartLater(p)
+		}
 	case barrier.DoState:
 	case barrier.DoFatal:
 		p.w.oracle.fatal(p, e.Err)

@@ -3,7 +3,6 @@ package sim
 import (
 	"math/rand/v2"
 
-	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/internal/ids"
 )
 
@@ -131,7 +130,7 @@ func (w *World) stopAll() {
 	w.tracef("the end: all are asked to stop")
 	for _, p := range w.procs {
 		if p.up {
-			p.later(0, func() { p.step(barrier.EvShutdown{}) })
+			p.later(0, p.shutdown)
 		}
 	}
 	end := w.now + 3*shutdownDeadline
