@@ -192,7 +192,7 @@ func FuzzDecodePart(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) >= envelopeHeader {
+		if b = bytes.Clone(b); len(b) >= envelopeHeader {
 			reseal(b) // or the checksum stops the fuzzer at the door
 		}
 		p, err := DecodePart(b)
@@ -217,7 +217,7 @@ func FuzzDecodeManifest(f *testing.F) {
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) >= envelopeHeader {
+		if b = bytes.Clone(b); len(b) >= envelopeHeader {
 			reseal(b)
 		}
 		m, err := DecodeManifest(b)
