@@ -13,7 +13,7 @@ func (w *World) restartLater(p *process) {
 		d = w.between(10, 600)
 	}
 	w.after(d, func() {
-		if !p.up && w.failure == nil {
+		if !p.up && !w.final {
 			p.start()
 		}
 	})

@@ -83,6 +83,8 @@ func (p *process) restore(e barrier.DoStartTasks, load int, since int64) {
 					p.restore(e, load, since)
 				}
 			})
+		case res == missing && w.oracle.ended(e.Incarnation):
+			p.step(barrier.EvTaskFailed{Incarnation: e.Incarnation, Tasks: e.Tasks, Error: "missing " + got.absent})
 		case res == missing:
 			w.fail("restore of checkpoint %d on %s: object %s is missing", e.From.N, p.name, got.absent)
 		default:

@@ -110,7 +110,7 @@ func (w *World) settle() {
 	end := w.now + settleLimit + 2*w.plan.transactionTimeout
 	marks := w.oracle.marks
 	for w.failure == nil && w.stats.LostByTimeout == 0 {
-		if w.oracle.complete() && w.oracle.marks > marks {
+		if w.oracle.complete() && w.oracle.marks > marks && w.allUp() {
 			return
 		}
 		if w.now > end {
@@ -122,11 +122,21 @@ func (w *World) settle() {
 	}
 }
 
+func (w *World) allUp() bool {
+	for _, p := range w.procs {
+		if !p.up || w.now < p.stalled {
+			return false
+		}
+	}
+	return true
+}
+
 // stopAll stops everything cleanly; nothing may be output twice by it.
 func (w *World) stopAll() {
 	if w.failure != nil || w.stats.LostByTimeout > 0 {
 		return
 	}
+	w.final = true
 	w.tracef("the end: all are asked to stop")
 	for _, p := range w.procs {
 		if p.up {

@@ -19,9 +19,9 @@ type World struct {
 	steps int
 	hash  uint64
 
-	chaos       bool
-	storeDown   int64 // the object store answers nothing before this time
-	inputFrozen bool  // the inputs were released to their ends
+	chaos     bool
+	storeDown int64 // the object store answers nothing before this time
+	final     bool  // the end: nobody starts any more
 
 	log     controlLog
 	group   group
