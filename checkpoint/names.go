@@ -35,6 +35,7 @@ type Names struct {
 // NameKind says what an object is.
 type NameKind uint8
 
+// The kinds of objects; the list at Names says where each is.
 const (
 	NameFile NameKind = iota + 1
 	NamePack

@@ -125,9 +125,10 @@ func TestBaseIsOfTrigger(t *testing.T) {
 	e.write("1.sst", large, 1)
 	w.take(e, 10, ids.NoCheckpoint)
 	e.write("2.sst", large, 1)
-	out := w.upload(e, 20, 10)
+	w.upload(e, 20, 10)
 	e.table.Completed(20, 10)
-	if out = w.upload(e, 30, 10); out.Base != 10 || out.Referenced != large {
+	out := w.upload(e, 30, 10)
+	if out.Base != 10 || out.Referenced != large {
 		t.Errorf("%+v", out)
 	}
 	if out = w.upload(e, 40, 20); out.Base != 20 || out.Referenced != 2*large {

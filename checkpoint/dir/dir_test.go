@@ -119,9 +119,9 @@ func TestTemporaryFiles(t *testing.T) {
 	if got := uploads(t, ctx, s, "b/"); len(got) != 0 {
 		t.Fatal(got)
 	}
-	for o := range s.List(ctx, "") {
-		if o.Key != "a/b/x" {
-			t.Error(o.Key)
+	for o, err := range s.List(ctx, "") {
+		if err != nil || o.Key != "a/b/x" {
+			t.Error(o.Key, err)
 		}
 	}
 	if err := s.AbortIncomplete(ctx, checkpoint.Upload{Key: "a/b/x", ID: "x"}); !errors.Is(err, checkpoint.ErrInvalid) {

@@ -113,7 +113,11 @@ func TestConformanceRealServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			for o := range s.List(ctx, "") {
+			for o, err := range s.List(ctx, "") {
+				if err != nil {
+					t.Error(err)
+					break
+				}
 				_ = s.Delete(ctx, []string{o.Key})
 			}
 			_, _ = s.client.DeleteBucket(ctx, &awss3.DeleteBucketInput{Bucket: &s.cfg.Bucket})
