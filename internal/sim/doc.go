@@ -50,7 +50,10 @@
 //   - DoStartTasks: Pool Started{From.N}, then draw a repartition producer id
 //     (retried until answered), read manifest, parts and files (retried; a
 //     missing object is an error), make aligner and times, then EvTaskRunning.
-//     What an older DoStartTasks still loads is dropped.
+//     What an older DoStartTasks still loads is dropped. Without tasks nothing
+//     is read: the checkpoint may be retired by now. What is missing is looked
+//     for again for the checkpoint timeout (the log may say soon that this start
+//     is over), then it is EvTaskFailed.
 //   - DoTrigger: Aligner.Trigger on each task; those that return true snapshot
 //     at once. A task that is not running yet cannot see one (R24 step 6).
 //   - At a snapshot, in this order: flush caches and buffered output (Pool

@@ -41,6 +41,9 @@ func (p *process) startTasks(e barrier.DoStartTasks) {
 	}
 	p.poolStep(transactions.Started{From: e.From.N, Tasks: starts})
 	p.w.oracle.started(p, e)
+	if len(e.Tasks) == 0 {
+		return
+	}
 	p.drawProducer(e, p.load)
 }
 
