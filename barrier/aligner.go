@@ -207,13 +207,15 @@ func NewAligner(cfg AlignConfig) (*Aligner, error) {
 }
 
 // Offer asks what to do with the segment at the head of input's queue. Where
-// the first records of a data segment were processed before, it cuts them off.
+// the first records of a data segment were processed before, it cuts them off;
+// so a fetch may, and because of header inheritance must, hand over record
+// batches whole, also when they begin below the offset that was asked for.
 // aligned is true when s was the last barrier that the running checkpoint
 // waited for: the task now takes its snapshot and then calls Snapshotted.
 func (a *Aligner) Offer(input int, s *Segment) (v Verdict, aligned bool) {
 	in := &a.inputs[input]
 	if s.Life != a.life {
-		in.scan = s.Last + 1
+		in.scan = max(in.scan, s.Last+1)
 		a.stats.SkippedLife++
 		return Skip, false
 	}
@@ -221,7 +223,7 @@ func (a *Aligner) Offer(input int, s *Segment) (v Verdict, aligned bool) {
 		in.stop = id
 		return Stop, false
 	}
-	in.scan = s.Last + 1
+	in.scan = max(in.scan, s.Last+1)
 	i, ok := in.find(s.Channel.Task)
 	if !ok || !a.counts(&in.channels[i], s) {
 		a.stats.SkippedIncarnation++
