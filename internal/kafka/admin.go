@@ -29,7 +29,7 @@ func (a *Admin) Ping(ctx context.Context) error {
 		return b.DescribeCluster(sarama.NewDescribeClusterRequest(sarama.MaxVersion))
 	})
 	if err == nil {
-		err = kerr(res.Err)
+		err = codeError(res.Err)
 	}
 	if err != nil {
 		return fmt.Errorf("connect to Kafka at %s: %w; check that the brokers run and that the address, TLS and SASL settings are theirs", a.c.addresses(), err)
@@ -111,7 +111,7 @@ func (a *Admin) controller(ctx context.Context) (node, error) {
 		return b.DescribeCluster(sarama.NewDescribeClusterRequest(sarama.MaxVersion))
 	})
 	if err == nil {
-		err = kerr(res.Err)
+		err = codeError(res.Err)
 	}
 	if err != nil {
 		return node{}, err

@@ -284,8 +284,8 @@ func needsCoordinator(err error) bool {
 	return errors.As(err, &k) && codes[k].coordinator || !isAnswer(err)
 }
 
-// kerr turns a code that may be NONE into an error.
-func kerr(k sarama.KError) error {
+// codeError turns a code that may be NONE into an error.
+func codeError(k sarama.KError) error {
 	if k == sarama.ErrNoError {
 		return nil
 	}

@@ -279,10 +279,13 @@ func (s *Subscription) ready(now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// wake makes the loop look again. REQUIRES f.mu.
+// wake makes the loop look again, or the finder if there is none. REQUIRES f.mu.
 func (s *Subscription) wake() {
-	if s.loop != nil {
+	switch {
+	case s.loop != nil:
 		s.loop.poke()
+	case !s.closed:
+		s.f.wakeFinder()
 	}
 }
 

@@ -224,6 +224,11 @@ func (g *Group) Leave(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+	return g.quit(ctx)
+}
+
+// quit sends LeaveGroup for the last member id, if there is one.
+func (g *Group) quit(ctx context.Context) error {
 	id := g.lastID()
 	if id == "" {
 		return nil
@@ -294,6 +299,12 @@ func (g *Group) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	// The others need not wait for the session timeout.
+	qctx, endQuit := context.WithTimeout(ctx, g.cfg.SessionTimeout)
+	if quitErr := g.quit(qctx); quitErr != nil {
+		g.c.log.Debug("group: could not leave", "group", g.cfg.Group, "error", quitErr)
+	}
+	endQuit()
 	err = fmt.Errorf("group %q: %w", g.cfg.Group, err)
 	g.cfg.OnEvent(GroupEvent{Kind: GroupFailed, Err: err})
 	return err

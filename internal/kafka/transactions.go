@@ -67,7 +67,7 @@ func atCoordinator[T any](ctx context.Context, p *pool, cs *coordinators, key st
 		return both{v, k}, err
 	})
 	if err == nil {
-		err = kerr(a.k)
+		err = codeError(a.k)
 	}
 	if err != nil && needsCoordinator(err) {
 		cs.forget(key)
@@ -87,7 +87,7 @@ func (t *Transactions) InitProducer(ctx context.Context) (id int64, epoch int16,
 		if err != nil {
 			return err
 		}
-		return kerr(r.Err)
+		return codeError(r.Err)
 	})
 	if err != nil {
 		return 0, 0, newError("init idempotent producer id", ids.TopicPartition{}, err)
