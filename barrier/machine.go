@@ -44,11 +44,11 @@ type Machine struct {
 	openEnd  int64 // end of the log when it was opened
 	caughtUp bool
 	lastRead int64 // when the log was last known to be readable
+	readUp   bool  // read to an end since the group was left for not reading
 
 	// The record in flight (M1).
 	seq      uint64
 	inflight *Record
-	sentAt   int64
 	firstAt  int64
 	retryAt  int64
 	void     [32]int64 // per kind: not again before this time, after a void one
@@ -114,7 +114,7 @@ func (m *Machine) observe(ev Event) {
 	case EvRecord:
 		m.read(e)
 	case EvLogRead:
-		m.lastRead = m.now
+		m.lastRead, m.readUp = m.now, true
 		m.noteCaughtUp()
 	case EvLogLost:
 		m.fatal(fmt.Errorf("the control log lost records (%s): this application's history is damaged; see `tidegate repair`", e.Detail))
@@ -142,7 +142,7 @@ func (m *Machine) observe(ev Event) {
 }
 
 func (m *Machine) open(e EvLogOpened) {
-	m.opened, m.openEnd, m.lastRead = true, e.End, m.now
+	m.opened, m.openEnd, m.lastRead, m.readUp = true, e.End, m.now, true
 	if e.Start != 0 {
 		m.fatal(fmt.Errorf("the control log begins at offset %d, not 0: it was trimmed, which this version of tidegate cannot read; see `tidegate repair`", e.Start))
 		return
@@ -202,9 +202,9 @@ func (m *Machine) guard() {
 	stalled := m.now-m.lastRead > m.cfg.SessionTimeout
 	switch {
 	case m.joined && stalled: // R26
-		m.joined, m.gen = false, nil
+		m.joined, m.gen, m.readUp = false, nil, false
 		m.do(DoLeaveGroup{})
-	case !m.joined && !stalled && m.registered() && !m.part.gone:
+	case !m.joined && !stalled && m.readUp && m.registered() && !m.part.gone:
 		m.joined = true
 		m.do(DoJoinGroup{Leaving: m.joinedLeaving})
 	}
@@ -239,7 +239,7 @@ func (m *Machine) appendNext() {
 }
 
 func (m *Machine) send() {
-	m.sentAt, m.retryAt = m.now, m.now+m.cfg.AppendRetry
+	m.retryAt = m.now + m.cfg.AppendRetry
 	m.do(DoAppend{Record: *m.inflight})
 }
 

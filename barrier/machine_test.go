@@ -19,6 +19,11 @@ import (
 //	evict a           the group drops a (its session timed out)
 //	hold KIND         hold back answers of a kind; release KIND
 //	fail a | decline a | restore a n=5 [duplicates] | lost a | ids a count=6
+//	deaf a | hears a  a cannot read the log
+//	age ms=100        of transactions in later acks
+//	evidence a        a finds that the log was lost
+//	other             processes booted from now on have another topology
+//	loglost a         the log is shorter than what a read
 //	log               print the records
 func TestMachineStories(t *testing.T) {
 	datadriven.Walk(t, "testdata/machine", func(t *testing.T, path string) {
@@ -106,6 +111,16 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) {
 		w.step(n, EvCommitLost{N: c.ref.N, Owner: n.self, Handle: c.acks[0].Ack.Txns[0].Handle, LogEnd: int64(len(w.log)), Detail: "INVALID_TXN_STATE"})
 	case "ids":
 		w.step(n, EvWantIDs{Count: intArg(d, "count", 0)})
+	case "deaf", "hears":
+		n.deaf = d.Cmd == "deaf"
+	case "age":
+		w.age = int64(intArg(d, "ms", 100))
+	case "evidence":
+		w.step(n, EvLossLooked{Evidence: "group offsets carry the tag 0000000000000007/99"})
+	case "loglost":
+		w.step(n, EvLogLost{Detail: "end 3, read 9"})
+	case "other":
+		w.cfg.Fingerprint = "f2"
 	case "log":
 		for i, r := range w.log {
 			w.printf("[%d] %s#%d %s", i, shortID(r.Instance), r.Seq, describeBody(r.Body))

@@ -23,7 +23,8 @@ type world struct {
 	dirty bool // the group must rebalance
 	hold  map[string]bool
 	trace strings.Builder
-	quiet bool // do not trace
+	quiet bool  // do not trace
+	age   int64 // of transactions in acks
 
 	// rnd, when set, delays appends and lets readers lag.
 	rnd     *rand.Rand
@@ -57,6 +58,7 @@ type node struct {
 	member  bool
 	leaving bool
 	paused  bool
+	deaf    bool // cannot read the log
 	pid     int64
 	txns    []Txn
 }
@@ -67,7 +69,7 @@ type heldEvent struct {
 }
 
 func newWorld(tasks int, rules Rules) *world {
-	w := &world{fold: NewLog(rules), hold: map[string]bool{}, txns: map[ids.TxnHandle]*worldTxn{}}
+	w := &world{age: 100, fold: NewLog(rules), hold: map[string]bool{}, txns: map[ids.TxnHandle]*worldTxn{}}
 	w.cfg = Config{
 		App: "app", NewLife: 0xabc, Fingerprint: "f1", TxnIDs: 2, Interval: 1000, CheckpointTimeout: 2000,
 		ToleratedAborts: 1, TransactionTimeout: 60_000, SessionTimeout: 500, ExpectedRestart: 1000,
@@ -151,12 +153,12 @@ func (w *world) run(ms int64) {
 			if n.m == nil || n.paused {
 				continue
 			}
-			for n.m != nil && n.read < len(w.log) && (w.rnd == nil || w.rnd.IntN(4) > 0) {
+			for n.m != nil && !n.deaf && n.read < len(w.log) && (w.rnd == nil || w.rnd.IntN(4) > 0) {
 				i := n.read
 				n.read++
 				w.step(n, EvRecord{Offset: int64(i), Record: w.log[i]})
 			}
-			if n.read == len(w.log) {
+			if !n.deaf && n.read == len(w.log) {
 				w.step(n, EvLogRead{End: int64(n.read)})
 			}
 			queue := n.queue
@@ -258,7 +260,7 @@ func (w *world) perform(n *node, e Effect) {
 		n.pid++
 		h := ids.TxnHandle{TransactionalID: n.name, ProducerID: n.pid}
 		w.txns[h] = &worldTxn{owner: n.self}
-		n.txns = append(n.txns, Txn{Handle: h, Age: 100, Topics: []string{"out"}})
+		n.txns = append(n.txns, Txn{Handle: h, Age: w.age, Topics: []string{"out"}})
 		w.answer(n, "prepared", EvPrepared{N: e.N, Part: fmt.Sprintf("part-%d-%s", e.N, n.name), Txns: slices.Clone(n.txns)})
 	case DoDecided:
 		if e.Completed {
