@@ -145,13 +145,13 @@ func TestTimesModel(t *testing.T) {
 			} else {
 				got = c.Record(0, tasks[i], ts)
 			}
-			low, any := int64(silent), false
+			low, some := int64(silent), false
 			for k := range times {
 				if !idle[k] {
-					low, any = min(low, times[k]), true
+					low, some = min(low, times[k]), true
 				}
 			}
-			if any && low != NoTime {
+			if some && low != NoTime {
 				want = max(want, low)
 			}
 			if got != want {
