@@ -34,6 +34,7 @@ type oracle struct {
 	restored []ids.CheckpointID
 
 	newestStart ids.Incarnation
+	lostIn      ids.CheckpointID // of which the broker ended a transaction
 	marks       int
 }
 
@@ -394,6 +395,9 @@ func (o *oracle) positionBelowStart(p *process, e barrier.DoStartTasks, r *repPa
 	}
 }
 
+// lostSlack is what requests may take between the decision and its execution.
+const lostSlack = 300
+
 // fatal: a machine or pool gives up.
 func (o *oracle) fatal(p *process, err error) {
 	w := o.w
@@ -401,7 +405,7 @@ func (o *oracle) fatal(p *process, err error) {
 		return // refused: it was retired meanwhile
 	}
 	for _, c := range o.cuts {
-		if w.now-c.at > sessionTimeout+expectedRestart-600 && w.stats.TxnTimeouts > 0 && isLost(err) && c.n >= o.newest {
+		if c.n == o.lostIn && w.now-c.at > sessionTimeout+expectedRestart-lostSlack && w.stats.TxnTimeouts > 0 {
 			// More time went by than the settings allow for.
 			w.stats.LostByTimeout++
 			w.tracef("%s: %v", p.name, err)
@@ -423,7 +427,3 @@ func (o *oracle) complete() bool {
 	}
 	return true
 }
-
-// isLost reports whether an instance ended because output of a completed
-// checkpoint is gone (R23).
-func isLost(err error) bool { return strings.Contains(err.Error(), "lost") }

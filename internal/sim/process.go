@@ -335,7 +335,8 @@ type membership struct {
 	wanted     bool
 	leaving    bool
 	round      int // of joins
-	generation int32
+	sentAt     int64
+	generation int32 // -1: waits for one
 }
 
 func (p *process) joinGroup(leaving bool) {
@@ -350,7 +351,7 @@ func (p *process) joinGroup(leaving bool) {
 func (p *process) sendJoin() {
 	w, epoch, id, leaving, sent := p.w, p.epoch, p.id, p.member.leaving, p.w.now
 	p.member.round++
-	p.member.generation = -1
+	p.member.generation, p.member.sentAt = -1, sent
 	round := p.member.round
 	w.after(w.latency(), func() {
 		if p.epoch != epoch {
@@ -374,7 +375,10 @@ func (p *process) beat() {
 		if !p.member.wanted {
 			return
 		}
-		if p.member.generation >= 0 {
+		switch {
+		case p.member.generation < 0 && p.w.now-p.member.sentAt > 2*sessionTimeout:
+			p.sendJoin() // thrown out while it waited
+		case p.member.generation >= 0:
 			sent, id, gen := p.w.now, p.id, p.member.generation
 			call(p, func() beat { return p.w.group.heartbeat(id, gen) }, func(b beat, ok bool) {
 				switch {

@@ -181,6 +181,7 @@ func (p *process) lost(err *transactions.LostError) {
 			end = max(end, h.end)
 		}
 	}
+	p.w.oracle.lostIn = err.N
 	p.step(barrier.EvCommitLost{N: err.N, Owner: err.Owner, Handle: err.Txn.Handle, LogEnd: end, Detail: err.Error()})
 }
 

@@ -15,12 +15,15 @@ import (
 	"github.com/tidegate/tidegate/internal/sim"
 )
 
+// defaultTail is enough to see what the violated check is about.
+const defaultTail = 60
+
 func main() {
 	seeds := flag.Int("seeds", 1000, "number of seeds")
 	seed := flag.String("seed", "", "run this seed only")
 	mutate := flag.String("mutate", "", "remove a rule (R6, R18/no-order-wait, …) or, with all, each in turn")
 	steps := flag.Int("steps", sim.DefaultSteps, "steps with faults per seed, at least 500")
-	tail := flag.Int("tail", 60, "lines of trace that a failing seed prints")
+	tail := flag.Int("tail", defaultTail, "lines of trace that a failing seed prints; more than the default prints them in any case")
 	flag.Parse()
 	if err := run(*seeds, *seed, *mutate, max(*steps, 500), *tail); err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)
@@ -66,10 +69,14 @@ func run(seeds int, seed, mutate string, steps, tail int) error {
 func report(r sim.Result, tail int) error {
 	if r.Err == nil {
 		fmt.Printf("seed %d passes, hash %016x\n", r.Seed, r.Hash)
-		return nil
 	}
-	for _, line := range r.Trace[max(0, len(r.Trace)-tail):] {
-		fmt.Println(line)
+	if r.Err != nil || tail > defaultTail {
+		for _, line := range r.Trace[max(0, len(r.Trace)-tail):] {
+			fmt.Println(line)
+		}
+	}
+	if r.Err == nil {
+		return nil
 	}
 	return fmt.Errorf("seed %d: %w", r.Seed, r.Err)
 }
