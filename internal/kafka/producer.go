@@ -21,6 +21,9 @@ type ProducerOptions struct {
 	// for one transaction (R20), and a partition is added to it before the
 	// first batch there.
 	TransactionalID string
+	// PartitionsAdded says that the caller adds partitions to the transaction
+	// before it enqueues batches for them.
+	PartitionsAdded bool
 	// OnFail hears the first definite error, an *Error, once. The producer is
 	// dead then: nothing more is sent. It must not block.
 	OnFail func(error)
@@ -121,7 +124,7 @@ func (p *Producer) queue(tp ids.TopicPartition) *queue {
 	}
 	q = &queue{p: p, tp: tp}
 	p.queues[tp] = q
-	if p.opts.TransactionalID == "" {
+	if p.opts.TransactionalID == "" || p.opts.PartitionsAdded {
 		q.added = true
 	} else {
 		p.toAdd = append(p.toAdd, tp)
