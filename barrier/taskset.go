@@ -53,7 +53,19 @@ func (s TaskSet) Intersects(o TaskSet) bool {
 
 // Union returns the tasks that are in either set.
 func (s TaskSet) Union(o TaskSet) TaskSet {
-	return NewTaskSet(append(slices.Clone(s), o...)...)
+	out := make(TaskSet, 0, len(s)+len(o))
+	for len(s) > 0 && len(o) > 0 {
+		c := s[0].Compare(o[0])
+		if c <= 0 {
+			out, s = append(out, s[0]), s[1:]
+		} else {
+			out = append(out, o[0])
+		}
+		if c >= 0 {
+			o = o[1:]
+		}
+	}
+	return append(append(out, s...), o...)
 }
 
 // Minus returns the tasks of s that are not in o.
