@@ -125,7 +125,9 @@ func (c *coordinator) observe(m *Machine, ev Event) {
 			c.fenced = append(c.fenced, e.Instance)
 		}
 	case EvOffsetsChecked:
-		if c.offsets.asked && !c.offsets.write && c.offsets.n == e.N {
+		// Once done, a Start may be on its way: an answer to an earlier asking
+		// may then see offsets that came later.
+		if c.offsets.asked && !c.offsets.done && !c.offsets.write && c.offsets.n == e.N {
 			c.offsets.done = true
 			if e.Refusal != "" && c.leading(m) {
 				m.fatal(errOffsetsReset(e.Refusal))

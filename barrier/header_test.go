@@ -93,7 +93,7 @@ func FuzzDecodeHeader(f *testing.F) {
 func rawRecord(offset, ts int64, header []byte) record.Raw {
 	r := record.Raw{Offset: offset, Timestamp: ts, Key: []byte("k"), Value: []byte("v")}
 	if header != nil {
-		r.Headers = record.Headers{{Key: "user", Value: []byte("x")}, {Key: HeaderKey, Value: header}}
+		r.Headers = record.Headers{{Key: HeaderKey, Value: header}, {Key: "user", Value: []byte("x")}, {Key: HeaderKey, Value: []byte("the user's own")}}
 	}
 	return r
 }
@@ -103,16 +103,18 @@ func rawRecord(offset, ts int64, header []byte) record.Raw {
 func TestSegmentReader(t *testing.T) {
 	c := Channel{tid(0, 1), 9}
 	data := AppendDataHeader(nil, testLife, c)
-	batch := []record.Raw{
-		rawRecord(10, 5, data), rawRecord(11, 3, nil),
-		rawRecord(12, 0, AppendBarrierHeader(nil, testLife, 8, []Channel{c, {tid(0, 2), 9}})),
-		rawRecord(13, 7, nil),
-		rawRecord(14, 0, AppendTimeHeader(nil, testLife, []ChannelTime{{c, 7, false}})),
-		rawRecord(15, 8, data),
+	batch := func() []record.Raw {
+		return []record.Raw{
+			rawRecord(10, 5, data), rawRecord(11, 3, nil),
+			rawRecord(12, 0, AppendBarrierHeader(nil, testLife, 8, []Channel{c, {tid(0, 2), 9}})),
+			rawRecord(13, 7, nil),
+			rawRecord(14, 0, AppendTimeHeader(nil, testLife, []ChannelTime{{c, 7, false}})),
+			rawRecord(15, 8, data),
+		}
 	}
 	var r SegmentReader
 	for range 2 { // a reader is used again
-		r.Reset(batch)
+		r.Reset(batch())
 		var got []Segment
 		for {
 			s, ok, err := r.Next()
@@ -139,6 +141,11 @@ func TestSegmentReader(t *testing.T) {
 			g := got[i]
 			if g.Life != testLife || (g.Kind == HeaderData) != (len(g.Records) > 0) || (g.Bytes > 0) != (g.Kind == HeaderData) {
 				t.Errorf("segment %d: %+v", i, g)
+			}
+			for _, raw := range g.Records {
+				if len(raw.Headers) > 0 && (len(raw.Headers) != 2 || raw.Headers[0].Key != "user") {
+					t.Errorf("segment %d: headers %v: ours are taken off, the user's stay", i, raw.Headers)
+				}
 			}
 			g.Life, g.Records, g.Bytes = 0, nil, 0
 			if !reflect.DeepEqual(g, want[i]) {

@@ -17,8 +17,8 @@ type Segment struct {
 	N       ids.CheckpointID // barrier
 	Time    int64            // time
 	Idle    bool             // time
-	// Records are the data records; nil for barriers and times. The first one
-	// still has the header HeaderKey.
+	// Records are the data records, without our header; nil for barriers and
+	// times.
 	Records []record.Raw
 	// First and Last are the offsets of the first and last record.
 	First, Last int64
@@ -55,7 +55,8 @@ func (r *SegmentReader) Reset(batch []record.Raw) {
 }
 
 // Next returns the next segment; ok is false at the end of the batch. An error
-// says that a record is not one of ours. Records alias the batch.
+// says that a record is not one of ours. Records alias the batch, from which
+// our headers are taken.
 func (r *SegmentReader) Next() (s Segment, ok bool, err error) {
 	for {
 		if r.entry >= 0 {
@@ -120,6 +121,10 @@ func (r *SegmentReader) run() Segment {
 		Kind: HeaderData, Life: r.life, Channel: r.data, First: r.batch[0].Offset,
 		MinTime: r.batch[0].Timestamp, MaxTime: r.batch[0].Timestamp,
 	}
+	if _, ok := channelHeader(&r.batch[0]); ok {
+		// It is ours alone: sent on, it would be taken for the next hop's.
+		r.batch[0].Headers = r.batch[0].Headers[1:]
+	}
 	n := 0
 	for n < len(r.batch) {
 		raw := &r.batch[n]
@@ -169,13 +174,11 @@ func rawSize(raw *record.Raw) int {
 	return n
 }
 
-// channelHeader finds our header. It is the last one where we write it, and
-// user headers may precede it: so the search goes from the end.
+// channelHeader finds our header, which is always the first: a user's header of
+// the same key stands behind it.
 func channelHeader(raw *record.Raw) ([]byte, bool) {
-	for i := len(raw.Headers) - 1; i >= 0; i-- {
-		if raw.Headers[i].Key == HeaderKey {
-			return raw.Headers[i].Value, true
-		}
+	if len(raw.Headers) > 0 && raw.Headers[0].Key == HeaderKey {
+		return raw.Headers[0].Value, true
 	}
 	return nil, false
 }

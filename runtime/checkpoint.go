@@ -58,6 +58,7 @@ func (i *instance) trigger(e barrier.DoTrigger) {
 	c := &running{r: r, n: e.N, base: e.Base.N, begun: time.Now(), oldest: r.inc}
 	c.ctx, c.cancel = context.WithCancel(r.ctx)
 	i.checkpoints[e.N] = c
+	i.phase("aligning")
 	for _, w := range i.workers {
 		w.Trigger(r.inc, e.N, e.Stop)
 	}
@@ -116,6 +117,7 @@ func (i *instance) uploadTask(c *running, s *tasks.Snapshot) {
 	}
 	first := r.attempt
 	r.attempt += uploadTries
+	i.phase("uploading")
 	i.background(func(context.Context) {
 		var done checkpoint.Uploaded
 		var err error
@@ -231,6 +233,7 @@ func (i *instance) maybeAck(c *running) {
 				return
 			}
 			i.partCache = cachedPart{key, part}
+			i.phase("prepared")
 			i.step(barrier.EvPrepared{N: c.n, Part: key, Oldest: c.oldest, Txns: i.listed(c.n)})
 		})
 	})
@@ -259,6 +262,13 @@ func (i *instance) decline(c *running, reason barrier.DeclineReason, err error) 
 	i.step(barrier.EvDeclined{N: c.n, Reason: reason, Detail: err.Error()})
 }
 
+// phase tells a test where the instance stands in a checkpoint.
+func (i *instance) phase(name string) {
+	if f := i.cfg.TestRules.Phase; f != nil {
+		f(name)
+	}
+}
+
 // decided tells everybody how n ended.
 func (i *instance) decided(e barrier.DoDecided) {
 	for _, w := range i.workers {
@@ -267,6 +277,7 @@ func (i *instance) decided(e barrier.DoDecided) {
 	c := i.checkpoints[e.N]
 	delete(i.checkpoints, e.N)
 	if e.Completed {
+		i.phase("decided")
 		i.status.update(func(h *Health) { h.LastCheckpoint, h.LastCheckpointAt = int64(e.N), time.Now() })
 	} else {
 		i.txns.step(transactions.Aborted{N: e.N})

@@ -29,6 +29,7 @@ const manifestTries = 2
 
 // storeManifest makes and stores the manifest of n (R17).
 func (i *instance) storeManifest(e barrier.DoStoreManifest) {
+	i.phase("manifest") // only the coordinator comes here
 	own := i.partCache
 	i.background(func(ctx context.Context) {
 		var key string

@@ -272,6 +272,7 @@ func (s *txnShell) drop(batches []uint64) {
 // commit ends the transactions that a completed checkpoint lists (R19).
 func (s *txnShell) commit(e barrier.DoCommit) {
 	if e.Owner == s.i.self {
+		defer s.i.phase("committing") // the requests are on their way
 		handles := make([]ids.TxnHandle, len(e.Txns))
 		for n, t := range e.Txns {
 			handles[n] = t.Handle

@@ -70,7 +70,8 @@ func (o *output) Append(partition int32, key, value []byte, null record.Null, ts
 	}
 	p := &o.parts[partition]
 	b := o.open(p)
-	if o.internal && !p.dataSinceHeader {
+	if o.internal && (!p.dataSinceHeader || len(h) > 0 && h[0].Key == barrier.HeaderKey) {
+		// A user's header of that key must not be taken for ours.
 		p.dataSinceHeader = true
 		b.AppendTagged(record.Header{Key: barrier.HeaderKey, Value: o.t.dataHeader}, key, value, h, ts)
 	} else {

@@ -90,17 +90,25 @@ type Reader struct {
 	mu sync.Mutex
 	// by partition, in order of offset
 	got   map[int32][]Message
+	each  func(Message)
+	n     int
 	err   error
 	moved chan struct{}
 }
 
-// Read begins to read a topic from its start.
+// Read begins to read a topic from its start and keeps what it reads.
 func (c *Client) Read(topic string, partitions int32, committed bool) (*Reader, error) {
+	return c.Follow(topic, partitions, committed, nil)
+}
+
+// Follow is Read that gives each message to f instead of keeping it; f is
+// called in order of offset per partition.
+func (c *Client) Follow(topic string, partitions int32, committed bool, f func(Message)) (*Reader, error) {
 	iso := kafka.ReadUncommitted
 	if committed {
 		iso = kafka.ReadCommitted
 	}
-	r := &Reader{f: c.K.NewFetcher(kafka.FetcherConfig{}), got: map[int32][]Message{}, moved: make(chan struct{}, 1)}
+	r := &Reader{f: c.K.NewFetcher(kafka.FetcherConfig{}), each: f, got: map[int32][]Message{}, moved: make(chan struct{}, 1)}
 	for p := range partitions {
 		_, err := r.f.Subscribe(kafka.SubscribeOptions{
 			TP: ids.TopicPartition{Topic: topic, Partition: p}, Isolation: iso, Sink: r.take,
@@ -118,9 +126,13 @@ func (r *Reader) take(b *kafka.Batch) {
 		r.err = b.Err
 	}
 	for _, rec := range b.Records {
-		r.got[b.TP.Partition] = append(r.got[b.TP.Partition], Message{
-			Partition: b.TP.Partition, Key: rec.Key, Value: rec.Value, Headers: rec.Headers, Timestamp: rec.Timestamp, Offset: rec.Offset,
-		})
+		m := Message{Partition: b.TP.Partition, Key: rec.Key, Value: rec.Value, Headers: rec.Headers, Timestamp: rec.Timestamp, Offset: rec.Offset}
+		r.n++
+		if r.each != nil {
+			r.each(m)
+			continue
+		}
+		r.got[b.TP.Partition] = append(r.got[b.TP.Partition], m)
 	}
 	r.mu.Unlock()
 	b.Release()
@@ -145,11 +157,7 @@ func (r *Reader) All() map[int32][]Message {
 func (r *Reader) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := 0
-	for _, list := range r.got {
-		n += len(list)
-	}
-	return n
+	return r.n
 }
 
 // Await waits until done says so of what was read.

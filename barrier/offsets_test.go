@@ -1,0 +1,27 @@
+package barrier
+
+import "testing"
+
+// A second answer to the check of R28 can come when tasks run again and have
+// committed later offsets: it must not end the instance. (Seed 1096 of the
+// simulation.)
+func TestLateOffsetsAnswerIsIgnored(t *testing.T) {
+	w := newWorld(2, Rules{})
+	w.boot("a")
+	w.run(5000)
+	a := w.node("a")
+	last := a.m.log.last()
+	if last == nil || last.ref.N == 0 || !a.m.Leading() {
+		t.Fatalf("no checkpoint completed: %+v", last)
+	}
+	a.m.coord.offsets = offsetsState{n: last.ref.N, asked: true, done: true}
+	w.step(a, EvOffsetsChecked{N: last.ref.N, Refusal: "offset of in-0 is 5 with the tag of a later checkpoint"})
+	if ended, err := a.m.Ended(); ended {
+		t.Fatalf("a late answer ended the instance: %v", err)
+	}
+	a.m.coord.offsets.done = false
+	w.step(a, EvOffsetsChecked{N: last.ref.N, Refusal: "somebody reset them"})
+	if ended, _ := a.m.Ended(); !ended {
+		t.Fatal("the answer that is waited for must end the instance")
+	}
+}

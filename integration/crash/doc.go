@@ -1,0 +1,31 @@
+// Command crash kills real instances of a test application on real Kafka and a
+// real S3 server, and checks every record of its output.
+//
+//	go run ./crash -duration 600s -seed 7 [-break commit-early|no-lineage|offsets-ahead]
+//
+// # The application
+//
+// Input records name a group of numbers "lo-hi" and one number of it; each
+// number of a group is written once. The application re-keys by group and keeps
+// count, sum, minimum and maximum, writing every running value (topic
+// "running"); re-keys those by a bucket of groups and counts them in tumbling
+// windows, writing every update (topic "windows"): two repartition hops.
+//
+// # The oracle
+//
+// A read_committed consumer checks each record as it comes. The i-th record of
+// a group must have count i. Groups with an even number have all their input in
+// one partition, in order, so their i-th running value is known exactly; the
+// others are spread over all partitions, and their last value must be the
+// closed-form answer. The i-th record of a window must be i, and in the end its
+// count is known from the input. A count that was there before is a duplicate;
+// one that leaves a gap is a loss.
+//
+// # The chaos
+//
+// One root seed decides what happens: kill -9 of a random instance, of one that
+// reaches a given phase of a checkpoint (it kills itself there, with SIGKILL),
+// of the coordinator, of all; SIGSTOP longer than the session timeout and
+// SIGCONT; a clean stop and start; an outage of the S3 server. In the end all
+// is mended, and the whole output must appear.
+package main
