@@ -10,18 +10,19 @@ func TestLateOffsetsAnswerIsIgnored(t *testing.T) {
 	w.boot("a")
 	w.run(5000)
 	a := w.node("a")
-	last := a.m.log.last()
-	if last == nil || last.ref.N == 0 || !a.m.Leading() {
+	m := a.m
+	last := m.log.last()
+	if last == nil || last.ref.N == 0 || !m.Leading() {
 		t.Fatalf("no checkpoint completed: %+v", last)
 	}
-	a.m.coord.offsets = offsetsState{n: last.ref.N, asked: true, done: true}
+	m.coord.offsets = offsetsState{n: last.ref.N, asked: true, done: true}
 	w.step(a, EvOffsetsChecked{N: last.ref.N, Refusal: "offset of in-0 is 5 with the tag of a later checkpoint"})
-	if ended, err := a.m.Ended(); ended {
+	if ended, err := m.Ended(); ended {
 		t.Fatalf("a late answer ended the instance: %v", err)
 	}
-	a.m.coord.offsets.done = false
+	m.coord.offsets.done = false
 	w.step(a, EvOffsetsChecked{N: last.ref.N, Refusal: "somebody reset them"})
-	if ended, _ := a.m.Ended(); !ended {
+	if ended, _ := m.Ended(); !ended {
 		t.Fatal("the answer that is waited for must end the instance")
 	}
 }
