@@ -23,6 +23,7 @@ type brokerTxn struct {
 	round   int // of this transaction, for the timeout
 	parts   []*sinkPartition
 	offsets []groupOffset
+	metas   []string // of offset commits so far, in any transaction of the id
 	pending int // markers not written yet
 }
 
@@ -116,11 +117,15 @@ func (c *coordinator) addOffsets(h ids.TxnHandle, offs []groupOffset) transactio
 	if code != transactions.OK {
 		return code
 	}
+	again := false
+	if len(offs) > 0 {
+		again = slices.Contains(t.metas, offs[0].meta)
+		t.metas = append(t.metas, offs[0].meta)
+	}
 	for _, o := range offs {
 		c.appended++
-		o.at = c.appended
+		o.at, o.again = c.appended, again
 		if i := slices.IndexFunc(t.offsets, func(x groupOffset) bool { return x.tp == o.tp }); i >= 0 {
-			o.again = t.offsets[i].meta == o.meta
 			t.offsets[i] = o
 		} else {
 			t.offsets = append(t.offsets, o)

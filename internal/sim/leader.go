@@ -117,6 +117,11 @@ func (s *store) external(ref barrier.CheckpointRef) (offs []groupOffset, absent 
 
 // checkOffsets compares the group's offsets with the checkpoint's (R28).
 func (p *process) checkOffsets(e barrier.DoCheckOffsets) {
+	p.checks++ // an earlier one is replaced
+	p.checkOffsetsAs(e, p.checks)
+}
+
+func (p *process) checkOffsetsAs(e barrier.DoCheckOffsets, check int) {
 	w := p.w
 	type answer struct {
 		unstable bool
@@ -145,8 +150,11 @@ func (p *process) checkOffsets(e barrier.DoCheckOffsets) {
 		}
 		return answer{}
 	}, func(a answer, ok bool) {
+		if p.checks != check {
+			return
+		}
 		if !ok || a.unstable {
-			p.later(20, func() { p.checkOffsets(e) })
+			p.later(20, func() { p.checkOffsetsAs(e, check) })
 			return
 		}
 		p.step(barrier.EvOffsetsChecked{N: e.Ref.N, Refusal: a.refusal})

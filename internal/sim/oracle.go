@@ -33,6 +33,7 @@ type oracle struct {
 	listed   []listing
 	restored []ids.CheckpointID
 
+	writers     []writerSeq
 	newestStart ids.Incarnation
 	lostIn      ids.CheckpointID // of which the broker ended a transaction
 	marks       int
@@ -50,6 +51,12 @@ type startOf struct {
 	n    ids.CheckpointID
 	to   []int64
 	back bool // to an older checkpoint
+}
+
+// writerSeq is the last number of a writer of the control log.
+type writerSeq struct {
+	id  ids.InstanceID
+	seq uint64
 }
 
 type listing struct {
@@ -85,6 +92,9 @@ func (o *oracle) ended(inc ids.Incarnation) bool { return inc < o.newestStart }
 // appended looks at every record of the control log.
 func (o *oracle) appended(off int64, r barrier.Record) {
 	st := &o.w.stats
+	if o.copied(r) {
+		return
+	}
 	switch b := r.Body.(type) {
 	case barrier.Start:
 		o.newestStart = max(o.newestStart, ids.Incarnation(off))
@@ -112,6 +122,21 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 			o.highest[i] = max(o.highest[i], v)
 		}
 	}
+}
+
+// copied reports whether the writer appended the record before (R1).
+func (o *oracle) copied(r barrier.Record) bool {
+	for i := range o.writers {
+		if w := &o.writers[i]; w.id == r.Instance {
+			if r.Seq <= w.seq {
+				return true
+			}
+			w.seq = r.Seq
+			return false
+		}
+	}
+	o.writers = append(o.writers, writerSeq{r.Instance, r.Seq})
+	return false
 }
 
 // cutOf returns the input positions of a checkpoint.
@@ -330,8 +355,10 @@ func (o *oracle) running(p *process) {
 	}
 }
 
-// offsetMoves: a group offset is overwritten. What a request that was repeated
-// and came late moves back is the mirror only (R28 allows it).
+// offsetMoves: a group offset is overwritten. The copy of a request that was
+// repeated, when it comes late (it may even begin another transaction under the
+// old handle, which the next repetition of EndTxn commits), can move the mirror
+// back; its tag says so, and R28 allows it.
 func (o *oracle) offsetMoves(old, to groupOffset) {
 	if to.again {
 		return
@@ -405,7 +432,7 @@ func (o *oracle) fatal(p *process, err error) {
 		return // refused: it was retired meanwhile
 	}
 	for _, c := range o.cuts {
-		if c.n == o.lostIn && w.now-c.at > sessionTimeout+expectedRestart-lostSlack && w.stats.TxnTimeouts > 0 {
+		if c.n == o.lostIn && w.now-c.at > sessionTimeout+w.plan.expectedRestart-lostSlack && w.stats.TxnTimeouts > 0 {
 			// More time went by than the settings allow for.
 			w.stats.LostByTimeout++
 			w.tracef("%s: %v", p.name, err)

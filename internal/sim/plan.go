@@ -19,6 +19,7 @@ type plan struct {
 	holdLimit                      int64
 
 	interval, checkpointTimeout, transactionTimeout int64
+	expectedRestart                                 int64
 	toleratedAborts, retain                         int
 
 	lost, mute, late int // of a thousand requests
@@ -29,7 +30,6 @@ type plan struct {
 
 const (
 	sessionTimeout   = 500
-	expectedRestart  = 3000
 	shutdownDeadline = 2500
 	settle           = 30
 	appID            = "app"
@@ -44,7 +44,10 @@ func drawPlan(w *World) plan {
 		interval: int64(60 + r.IntN(200)), checkpointTimeout: int64(500 + r.IntN(900)),
 		toleratedAborts: 1 + r.IntN(3), retain: 1 + r.IntN(3),
 		lost: r.IntN(20), mute: r.IntN(20), late: r.IntN(30), lateness: int64(100 + r.IntN(2500)),
-		storeFails: r.IntN(60), faultEvery: 120 + r.IntN(600),
+		storeFails: r.IntN(60), faultEvery: 100 + r.IntN(500),
+	}
+	if r.IntN(4) == 0 {
+		p.faultEvery *= 3
 	}
 	if p.instances == 1 && r.IntN(3) > 0 {
 		p.instances = 2
@@ -55,7 +58,9 @@ func drawPlan(w *World) plan {
 	if r.IntN(3) == 0 {
 		p.holdLimit = 200
 	}
-	p.transactionTimeout = (p.interval+p.checkpointTimeout)*int64(p.toleratedAborts+1) + sessionTimeout + expectedRestart + int64(50+r.IntN(3000))
+	// In some seeds the broker's timeout comes close, so that R22 has work.
+	p.expectedRestart = int64(1000 + r.IntN(3000))
+	p.transactionTimeout = (p.interval+p.checkpointTimeout)*int64(p.toleratedAborts+1) + sessionTimeout + p.expectedRestart + int64(1+r.IntN(1+r.IntN(3000)))
 	return p
 }
 
@@ -177,12 +182,12 @@ func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
 		App: appID, Self: self, NewLife: ids.Life(w.rng.Uint64() | 1), Fingerprint: "f1", Tasks: p.allTasks(),
 		TxnIDs: 3 + p.toleratedAborts, Interval: p.interval, CheckpointTimeout: p.checkpointTimeout,
 		ToleratedAborts: p.toleratedAborts, TransactionTimeout: p.transactionTimeout,
-		SessionTimeout: sessionTimeout, ExpectedRestart: expectedRestart, ShutdownDeadline: shutdownDeadline,
+		SessionTimeout: sessionTimeout, ExpectedRestart: p.expectedRestart, ShutdownDeadline: shutdownDeadline,
 		Settle: settle, LeaveGrace: 100, AppendRetry: 200, Retain: p.retain, Rules: w.rules.Barrier,
 	}
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, a fault every %d steps",
-		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.faultEvery)
+	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, expected restart %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, a fault every %d steps",
+		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.expectedRestart, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.faultEvery)
 }

@@ -41,7 +41,7 @@ type process struct {
 	tasks  []*task
 	prod   *producer
 	cp     *checkpoint
-	names  int // of objects, for attempts
+	checks int // DoCheckOffsets so far
 
 	writers   []*sinkWriter
 	batches   map[uint64][]output

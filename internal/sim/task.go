@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/internal/ids"
@@ -382,7 +383,7 @@ func (t *task) fetch(i int) {
 		var sr barrier.SegmentReader
 		for _, b := range a.batches {
 			in.fetch = b.last + 1
-			sr.Reset(b.records)
+			sr.Reset(slices.Clone(b.records)) // it takes our headers off
 			for {
 				s, ok, err := sr.Next()
 				if err != nil {
