@@ -53,7 +53,7 @@ test-integration: ## tests on a real Kafka and a real S3 server, found or starte
 	cd integration && $(GO) run ./servers/probe && $(GO) test -timeout $(INTEGRATION_TIMEOUT) ./...
 
 lint: vet $(BIN)/golangci-lint ## go vet and golangci-lint of every module, and formatting
-	@out="$$($(GO) fmt ./... && cd integration && $(GO) fmt ./...)"; \
+	@out="$$($(GO) fmt ./... && cd integration && $(GO) fmt ./...)" || exit 1; \
 	  if [ -n "$$out" ]; then echo "not formatted (now they are):"; echo "$$out"; exit 1; fi
 	$(BIN)/golangci-lint run ./...
 	cd integration && $(BIN)/golangci-lint run --config ../.golangci.yml ./...
@@ -63,10 +63,10 @@ vet: ## go vet of every module
 	cd integration && $(GO) vet ./...
 
 sim: ## seeded simulation of the protocol's state machines
-	$(GO) run ./internal/sim/simrun -seeds $(SEEDS) -mutate "$(MUTATE)" -seed "$(SEED)"
+	$(GO) run ./internal/sim/simrun -seeds $(SEEDS) $(if $(MUTATE),-mutate "$(MUTATE)") $(if $(SEED),-seed $(SEED))
 
 crash: ## real processes on real servers, killed at random, every output record checked
-	cd integration && $(GO) run ./crash -duration $(DURATION) -seed "$(SEED)" -break "$(BREAK)"
+	cd integration && $(GO) run ./crash -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(BREAK),-break $(BREAK))
 
 bench: ## the count workload against the floor, on a real broker
 	cd integration && $(GO) run ./bench $(ARGS)
