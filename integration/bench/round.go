@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -175,11 +176,8 @@ func (b *bench) round(ctx context.Context, system string, round int) (result, er
 	if stopErr := p.Stop(time.Minute); err == nil && stopErr != nil {
 		err = fmt.Errorf("stop: %w", stopErr)
 	}
-	if err == nil {
-		err = c.verdict()
-	}
-	if err != nil {
-		return result{}, fmt.Errorf("%w\n%s", err, tail(log))
+	if err := errors.Join(err, c.verdict()); err != nil {
+		return result{}, fmt.Errorf("%w\nend offsets: %s\n%s", err, b.ends(b.input, name), tail(log))
 	}
 	r := result{rssMB: u.peakMB(), cpuPerMillion: cpu / max(float64(atEnd), 1) * 1e6}
 	r.rate, r.window = c.rate(b.warmup, b.window)
@@ -187,10 +185,39 @@ func (b *bench) round(ctx context.Context, system string, round int) (result, er
 	return r, nil
 }
 
+// ends describes where the topics of a failed round end.
+func (b *bench) ends(match ...string) string {
+	if err := b.client.RefreshMetadata(); err != nil {
+		return err.Error()
+	}
+	topics, err := b.client.Topics()
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for _, topic := range topics {
+		if !slices.ContainsFunc(match, func(m string) bool { return strings.HasPrefix(topic, m) }) {
+			continue
+		}
+		line := topic
+		partitions, _ := b.client.Partitions(topic)
+		for _, p := range partitions {
+			end, err := b.client.GetOffset(topic, p, sarama.OffsetNewest)
+			if err != nil {
+				end = -1
+			}
+			line += fmt.Sprintf(" %d", end)
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
+}
+
 // wait returns when the window is full or everything was counted; an error if
-// the contestant ends or nothing comes for a minute.
+// the contestant ends or nothing comes for a while.
 func (b *bench) wait(ctx context.Context, p *servers.Process, c *counter) error {
-	const patience = time.Minute
+	const patience = 30 * time.Second
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
