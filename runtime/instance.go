@@ -137,6 +137,9 @@ func (d *deployment) runInstance(ctx context.Context) error {
 		i.close()
 		return err
 	}
+	if n := d.cfg.RestoreFrom; n != nil {
+		i.post(barrier.EvRestore{N: ids.CheckpointID(*n), AllowDuplicates: d.cfg.AllowDuplicates, Nonce: "option"})
+	}
 	stop := context.AfterFunc(ctx, func() {
 		i.loop.post(func() {
 			i.log.Info("stopping: a last checkpoint is taken", "deadline", d.cfg.ShutdownDeadline)
@@ -262,7 +265,7 @@ func (i *instance) perform(e barrier.Effect) {
 	case barrier.DoPurge:
 		i.purge(e)
 	case barrier.DoBecomeNew:
-		i.log.Warn("this instance was declared dead; going on as a new one", "reason", e.Reason)
+		i.log.Warn("this instance was declared dead; going on as a new one", "reason", e.Reason, "displaced by", e.DisplacedBy.String())
 		i.end(errBecomeNew)
 	case barrier.DoState:
 		i.setState(e.State)

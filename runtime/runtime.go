@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -60,7 +61,7 @@ func (r *Runtime) runAll(ctx context.Context) error {
 	}
 	defer d.close()
 	if r.cfg.StateStore == Pebble {
-		d.shared = pebblestore.NewShared(pebblestore.SharedOptions{BlockCache: r.cfg.BlockCacheBytes, Logger: r.cfg.Logger})
+		d.shared = pebblestore.NewShared(pebblestore.SharedOptions{BlockCache: r.cfg.BlockCacheBytes, Logger: quieter(r.cfg.Logger, slog.LevelWarn)})
 	}
 	r.current.Store(d)
 	displaced := newDisplacement(r.cfg.TransactionTimeout)

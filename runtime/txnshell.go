@@ -113,10 +113,13 @@ func coded(err error) error {
 	if err == nil {
 		return nil
 	}
-	if code, ok := kafka.Code(err); ok && !kafka.InDoubt(err) {
+	if kafka.InDoubt(err) {
+		return err
+	}
+	if code, ok := kafka.Code(err); ok {
 		return fmt.Errorf("%w: %w", transactions.Code(code), err)
 	}
-	return err
+	return fmt.Errorf("%w: %w", transactions.NotSent, err)
 }
 
 // step gives the pool an event. It is harmless before the pool exists.

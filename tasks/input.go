@@ -124,26 +124,55 @@ func wholeBatch(b *kafka.Batch) barrier.Segment {
 }
 
 func (in *input) addSegments(b *kafka.Batch, reader *barrier.SegmentReader) error {
+	first := len(b.Records)
+	if len(b.BatchStarts) > 0 {
+		first = int(b.BatchStarts[0])
+	}
+	if first > 0 {
+		// The position lies within a record batch: its records before the
+		// position say whose the others are; the aligner skips them.
+		whole := append(append([]record.Raw(nil), b.Skipped...), b.Records[:first]...)
+		if err := in.cut(b, whole, reader); err != nil {
+			return err
+		}
+	}
 	for i, from := range b.BatchStarts {
 		to := len(b.Records)
 		if i+1 < len(b.BatchStarts) {
 			to = int(b.BatchStarts[i+1])
 		}
-		reader.Reset(b.Records[from:to])
-		for {
-			seg, ok, err := reader.Next()
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			in.queue = append(in.queue, item{seg: seg, batch: b})
+		if err := in.cut(b, b.Records[from:to], reader); err != nil {
+			return err
 		}
+	}
+	if in.empty() || in.queue[len(in.queue)-1].batch != b {
+		in.queue = append(in.queue, item{seg: barrier.Segment{First: b.NextOffset, Last: b.NextOffset - 1}, batch: b})
 	}
 	in.queue[len(in.queue)-1].last = true
 	return nil
 }
+
+// cut queues the segments of one record batch.
+func (in *input) cut(b *kafka.Batch, records []record.Raw, reader *barrier.SegmentReader) error {
+	reader.Reset(records)
+	for {
+		seg, ok, err := reader.Next()
+		if err != nil || !ok {
+			return err
+		}
+		if !barrierOrTime(seg) {
+			if seg, ok = seg.Tail(b.FirstOffset - 1); !ok {
+				continue // read before
+			}
+		}
+		in.queue = append(in.queue, item{seg: seg, batch: b})
+	}
+}
+
+func barrierOrTime(s barrier.Segment) bool { return s.Kind != barrier.HeaderData }
+
+// data reports whether the item holds data records.
+func (it *item) data() bool { return len(it.seg.Records) > 0 }
 
 // time returns the timestamp of the head data record.
 func (it *item) time() int64 { return it.seg.Records[0].Timestamp }
@@ -153,6 +182,8 @@ func split(s *barrier.Segment, n int) barrier.Segment {
 	head := *s
 	head.Records = s.Records[:n:n]
 	head.Last = head.Records[n-1].Offset
+	head.Bytes = s.Bytes * n / len(s.Records)
+	s.Bytes -= head.Bytes
 	s.Records = s.Records[n:]
 	s.First = s.Records[0].Offset
 	return head

@@ -54,7 +54,7 @@ func (t *Task) pick() (*input, int64) {
 			continue
 		}
 		it := in.peek()
-		if it.seg.Kind != barrier.HeaderData || len(it.seg.Records) == 0 {
+		if !it.data() {
 			return in, forever
 		}
 		ts := it.time()
@@ -117,7 +117,7 @@ func (t *Task) take(in *input, limit int64) {
 	switch {
 	case !in.spec.Internal:
 		t.takeExternal(in, it, limit)
-	case it.seg.Kind == barrier.HeaderData && len(it.seg.Records) == 0:
+	case it.seg.Kind == 0: // only the end of a batch
 		in.next = max(in.next, it.seg.Last+1)
 		in.pop()
 	default:
