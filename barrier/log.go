@@ -103,6 +103,9 @@ type Log struct {
 	terms  []leadTerm // all leaders so far; only with Rules.SkipR2
 
 	instances []*instance // sorted by id
+	// removed are the instances that a Fenced took out, sorted: a copy of a
+	// Register may come at any later time. Some 40 bytes for each restart.
+	removed []ids.InstanceID
 
 	start     *started
 	rollback  *rolledBack
@@ -183,6 +186,10 @@ func (l *Log) apply(offset int64, r Record, out *Outcome) string {
 		case !ok:
 			return "the instance is not registered"
 		case r.Seq > 2: // 1, or 2 behind a Life: anything later is a removed instance's
+			return "the instance was removed"
+		case l.wasRemoved(r.Instance):
+			// A copy that was on its way when its writer died. It would bring
+			// the dead back, and with it a second owner of its stable name.
 			return "the instance was removed"
 		}
 		l.register(offset, r, reg)
@@ -293,6 +300,11 @@ func (l *Log) find(id ids.InstanceID) *instance {
 		return nil
 	}
 	return l.instances[i]
+}
+
+func (l *Log) wasRemoved(id ids.InstanceID) bool {
+	_, ok := slices.BinarySearchFunc(l.removed, id, ids.InstanceID.Compare)
+	return ok
 }
 
 func (l *Log) search(id ids.InstanceID) (int, bool) {

@@ -347,5 +347,7 @@ func (l *Log) applyFenced(b Fenced) string {
 		return "something of it is uncommitted"
 	}
 	l.instances = slices.Delete(l.instances, i, i+1)
+	k, _ := slices.BinarySearchFunc(l.removed, b.Instance, ids.InstanceID.Compare)
+	l.removed = slices.Insert(l.removed, k, b.Instance)
 	return ""
 }

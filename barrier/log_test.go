@@ -260,6 +260,8 @@ func TestLogDead(t *testing.T) {
 	lt.ok(instA, Fenced{Term: 1, Instance: instB})
 	lt.void(instA, Fenced{Term: 1, Instance: instB}, "not registered")
 	lt.void(instB, Leaving{}, "not registered")
+	lt.seq[instB] = 0
+	lt.void(instB, Register{TxnIDs: []string{"x"}}, "removed") // a late copy of its first record
 
 	lt = newLogTest(t)
 	inc = lt.started()
