@@ -24,7 +24,7 @@ type brokerTxn struct {
 	parts   []*sinkPartition
 	offsets []groupOffset
 	metas   []string // of offset commits so far, in any transaction of the id
-	pending int // markers not written yet
+	pending int      // markers not written yet
 }
 
 func (c *coordinator) find(id string) *brokerTxn {

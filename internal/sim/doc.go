@@ -75,6 +75,10 @@
 //   - DoFence, DoCheckOffsets, DoWriteOffsets, DoLookForLoss, DoStoreZero,
 //     DoStoreManifest, DoMark, DoClean are retried until a definite answer;
 //     EvManifestFailed only after several tries. DoPurge is tried once.
+//   - DoCheckOffsets replaces an earlier one, whose answer is dropped.
+//     DoWriteOffsets commits as a member, with the member id and generation of
+//     the newest join: with generation −1 a coordinator that stalled and was
+//     replaced would move the offsets back.
 //   - DoBecomeNew: drop machine, pool and every answer still under way, leave
 //     the group, begin again with a new number; exit instead if a clean stop
 //     was asked for.

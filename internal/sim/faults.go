@@ -13,7 +13,7 @@ func (w *World) restartLater(p *process) {
 		d = w.between(10, 600)
 	}
 	w.after(d, func() {
-		if !p.up && !w.final {
+		if !p.up && !p.retired && !w.final {
 			p.start()
 		}
 	})
@@ -57,6 +57,8 @@ func (w *World) fault() {
 				w.restartLater(p)
 			}
 		}
+	case kind < 48:
+		w.doubled(p)
 	case kind < 65:
 		d := w.between(50, 900)
 		if w.chance(300) {
@@ -87,6 +89,21 @@ func (w *World) fault() {
 	default:
 		w.restoreOlder(p)
 	}
+}
+
+// doubled starts another process under the name of one that is taken for dead
+// but only stalls, or lives.
+func (w *World) doubled(p *process) {
+	if len(w.procs) > 12 {
+		return
+	}
+	if w.chance(700) {
+		p.stall(w.between(50, 1500))
+	}
+	w.tracef("another process gets the name %s", p.name)
+	q := &process{w: w, slot: len(w.procs), name: p.name}
+	w.procs = append(w.procs, q)
+	w.after(w.between(0, 300), q.start)
 }
 
 // restoreOlder asks for an older retained checkpoint. With a cycle the

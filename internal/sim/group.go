@@ -78,6 +78,11 @@ func (g *group) heartbeat(id ids.InstanceID, generation int32) beat {
 	return beatOK
 }
 
+// accepts reports whether an offset commit of a member is accepted.
+func (g *group) accepts(id ids.InstanceID, generation int32) bool {
+	return g.find(id) != nil && generation == g.generation
+}
+
 func (g *group) prepare() {
 	if g.preparing {
 		return

@@ -161,19 +161,28 @@ func (p *process) checkOffsetsAs(e barrier.DoCheckOffsets, check int) {
 	})
 }
 
-// writeOffsets overwrites the group's offsets. The request must not arrive
-// late: the runtime has to bind it to something that the next writer fences.
+// writeOffsets overwrites the group's offsets, as a member of the newest
+// generation: that refuses a coordinator that was replaced and does not know.
 func (p *process) writeOffsets(e barrier.DoWriteOffsets) {
 	w := p.w
-	epoch := p.epoch
+	epoch, id, gen := p.epoch, p.id, p.member.generation
 	w.after(w.latency(), func() {
-		offs, _ := w.store.external(e.Ref)
-		for i := range offs {
-			w.txns.appended++
-			offs[i].at, offs[i].meta = w.txns.appended, transactions.OffsetMetadata(e.Life, e.Ref.N)
+		refused := !w.group.accepts(id, gen)
+		if !refused {
+			offs, _ := w.store.external(e.Ref)
+			for i := range offs {
+				w.txns.appended++
+				offs[i].at, offs[i].meta = w.txns.appended, transactions.OffsetMetadata(e.Life, e.Ref.N)
+			}
+			w.offsets.apply(w, offs)
 		}
-		w.offsets.apply(w, offs)
-		p.laterAs(epoch, w.latency(), func() { p.step(barrier.EvOffsetsWritten{N: e.Ref.N}) })
+		p.laterAs(epoch, w.latency(), func() {
+			if refused {
+				p.later(20, func() { p.writeOffsets(e) })
+				return
+			}
+			p.step(barrier.EvOffsetsWritten{N: e.Ref.N})
+		})
 	})
 }
 

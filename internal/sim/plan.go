@@ -19,7 +19,7 @@ type plan struct {
 	holdLimit                      int64
 
 	interval, checkpointTimeout, transactionTimeout int64
-	expectedRestart                                 int64
+	expectedRestart, shutdownDeadline               int64
 	toleratedAborts, retain                         int
 
 	lost, mute, late int // of a thousand requests
@@ -29,10 +29,9 @@ type plan struct {
 }
 
 const (
-	sessionTimeout   = 500
-	shutdownDeadline = 2500
-	settle           = 30
-	appID            = "app"
+	sessionTimeout = 500
+	settle         = 30
+	appID          = "app"
 )
 
 func drawPlan(w *World) plan {
@@ -57,6 +56,10 @@ func drawPlan(w *World) plan {
 	}
 	if r.IntN(3) == 0 {
 		p.holdLimit = 200
+	}
+	p.shutdownDeadline = int64(2000 + r.IntN(1000))
+	if r.IntN(3) == 0 {
+		p.shutdownDeadline = int64(30 + r.IntN(400)) // too short for a checkpoint
 	}
 	// In some seeds the broker's timeout comes close, so that R22 has work.
 	p.expectedRestart = int64(1000 + r.IntN(3000))
@@ -182,7 +185,7 @@ func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
 		App: appID, Self: self, NewLife: ids.Life(w.rng.Uint64() | 1), Fingerprint: "f1", Tasks: p.allTasks(),
 		TxnIDs: 3 + p.toleratedAborts, Interval: p.interval, CheckpointTimeout: p.checkpointTimeout,
 		ToleratedAborts: p.toleratedAborts, TransactionTimeout: p.transactionTimeout,
-		SessionTimeout: sessionTimeout, ExpectedRestart: p.expectedRestart, ShutdownDeadline: shutdownDeadline,
+		SessionTimeout: sessionTimeout, ExpectedRestart: p.expectedRestart, ShutdownDeadline: p.shutdownDeadline,
 		Settle: settle, LeaveGrace: 100, AppendRetry: 200, Retain: p.retain, Rules: w.rules.Barrier,
 	}
 }

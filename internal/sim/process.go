@@ -21,6 +21,7 @@ type process struct {
 	parked   []func()
 	lagging  int64 // the control log is not read before this time
 	crashIn  int   // effects until a crash; 0: none planned
+	retired  bool  // its name was taken over
 	stopping bool  // asked to stop
 	exited   bool  // ended by itself, after a clean stop
 
@@ -139,6 +140,9 @@ func (p *process) start() { p.run(p.boot) }
 
 func (p *process) boot() {
 	w := p.w
+	if p.up {
+		return
+	}
 	w.nextRun++
 	p.up, p.exited, p.stopping = true, false, false
 	p.id = ids.InstanceID{Name: p.name, Rand: w.nextRun}
@@ -155,6 +159,18 @@ func (p *process) boot() {
 	p.step(barrier.EvLogOpened{End: int64(len(w.log.records))})
 	p.tick()
 	p.fetchLog()
+}
+
+// hasTwin reports whether another live process has the same stable name. The
+// late first record of a dead one displaces its successor too, which then goes
+// on as a new instance.
+func (p *process) hasTwin() bool {
+	for _, q := range p.w.procs {
+		if q != p && q.name == p.name && !q.retired {
+			return true
+		}
+	}
+	return false
 }
 
 // shutdown asks the instance to stop cleanly.
@@ -290,7 +306,12 @@ func (p *process) perform(e barrier.Effect) {
 		p.leaveGroup()
 		stopping := p.stopping
 		p.end()
-		if p.exited = stopping; !stopping {
+		switch {
+		case !e.DisplacedBy.IsZero() && p.hasTwin():
+			p.retired = true // another process has the name now
+		case stopping:
+			p.exited = true
+		default:
 			p.w.restartLater(p)
 		}
 	case barrier.DoState:

@@ -124,7 +124,7 @@ func (w *World) settle() {
 
 func (w *World) allUp() bool {
 	for _, p := range w.procs {
-		if !p.up || w.now < p.stalled {
+		if !p.up && !p.retired || w.now < p.stalled {
 			return false
 		}
 	}
@@ -143,7 +143,7 @@ func (w *World) stopAll() {
 			p.later(0, p.shutdown)
 		}
 	}
-	end := w.now + 3*shutdownDeadline
+	end := w.now + w.plan.shutdownDeadline + 5000
 	for w.failure == nil {
 		left := 0
 		for _, p := range w.procs {
@@ -155,7 +155,7 @@ func (w *World) stopAll() {
 			return
 		}
 		if w.now > end {
-			w.fail("%d instances did not stop within three times the deadline", left)
+			w.fail("%d instances did not stop within the deadline and five seconds", left)
 			return
 		}
 		w.step()
