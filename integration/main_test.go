@@ -3,9 +3,15 @@
 package integration
 
 import (
+	"os"
 	"testing"
 
 	"github.com/tidegate/tidegate/integration/servers"
 )
 
-func TestMain(m *testing.M) { servers.Main(m) }
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childVariable); text != "" {
+		os.Exit(childMain(text))
+	}
+	servers.Main(m)
+}
