@@ -167,8 +167,9 @@ type DoPurge struct {
 }
 
 // DoBecomeNew says that this instance was declared dead: drop the machine,
-// leave the group, draw a new number and begin again as another instance.
-// DoStopTasks came before it. DisplacedBy is set when another instance reported
+// leave the group, draw a new number and begin again as another instance. Tasks
+// that still run are stopped, and transactions that no ack lists are aborted; a
+// listed one may be decided and is left alone (R21). DisplacedBy is set when another instance reported
 // this one's stable name; the shell stops with an error that names both when
 // that happens twice within a transaction timeout (R26).
 type DoBecomeNew struct {
@@ -180,10 +181,14 @@ type DoBecomeNew struct {
 type DoState struct{ State State }
 
 // DoFatal ends the instance with an error; the machine does nothing more. The
-// shell stops tasks, leaves prepared transactions alone, leaves the group.
+// shell stops tasks, aborts transactions that no ack lists, leaves listed ones
+// alone (R21), leaves the group.
 type DoFatal struct{ Err error }
 
-// DoExit ends the instance without error; DoLeaveGroup came before it.
+// DoExit ends the instance without error; DoLeaveGroup came before it. At the
+// deadline of a clean stop tasks still run: they are stopped, and transactions
+// that no ack lists are aborted; a listed one may be decided and is left alone
+// (R21, R25).
 type DoExit struct{}
 
 func (DoAppend) isEffect()        {}

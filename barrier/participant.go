@@ -207,8 +207,12 @@ func (p *participant) listed(m *Machine) []ids.TxnHandle {
 }
 
 // die makes the shell begin again as another instance.
+// A Rollback that buries it aborts what it has open; an instance whose name was
+// taken over still owns its tasks, and what its ack lists may be decided (R21).
 func (p *participant) die(m *Machine, reason string, by ids.InstanceID) {
-	p.stop(m)
+	if by.IsZero() {
+		p.stop(m)
+	}
 	m.ended = true
 	m.do(DoBecomeNew{Reason: reason, DisplacedBy: by})
 }
