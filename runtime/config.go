@@ -80,7 +80,7 @@ type Config struct {
 
 	CheckpointInterval time.Duration // 10 s
 	CheckpointTimeout  time.Duration // 60 s
-	ToleratedAborts    int           // 2
+	ToleratedAborts    int           // taken as it is; tidegate.New begins with DefaultToleratedAborts
 	RetainCheckpoints  int           // 3
 	TransactionTimeout time.Duration // 10 min
 	ExpectedRestart    time.Duration // 5 min
@@ -94,7 +94,7 @@ type Config struct {
 	StateStore        StoreKind
 	CacheBytes        int64 // 64 MiB, all stores of the instance
 	BlockCacheBytes   int64 // 32 MiB, all tasks
-	FetchBytes        int64 // 32 MiB fetched and not yet processed
+	FetchBytes        int64 // 16 MiB fetched and not yet processed
 	ProduceBytes      int64 // 16 MiB sent and not yet acknowledged
 	AlignmentBytes    int64 // 16 MiB held behind barriers
 	ReplicationFactor int16 // -1: the broker's default
@@ -127,6 +127,10 @@ type KafkaConfig struct {
 
 var validID = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,180}$`)
 
+// DefaultToleratedAborts is how many checkpoints in a row may be aborted unless
+// the user says otherwise. It is no zero value's default, since 0 is a choice.
+const DefaultToleratedAborts = 2
+
 // withDefaults fills what was left zero.
 func (c Config) withDefaults() Config {
 	def := func(d *time.Duration, v time.Duration) {
@@ -148,7 +152,7 @@ func (c Config) withDefaults() Config {
 	}
 	bytes(&c.CacheBytes, 64)
 	bytes(&c.BlockCacheBytes, 32)
-	bytes(&c.FetchBytes, 32)
+	bytes(&c.FetchBytes, 16)
 	bytes(&c.ProduceBytes, 16)
 	bytes(&c.AlignmentBytes, 16)
 	if c.Workers == 0 {

@@ -106,6 +106,9 @@ func (c *controlShell) write(ctx context.Context) {
 			if err == nil {
 				continue
 			}
+			if ctx.Err() != nil {
+				return // the instance ended; nobody waits for the record
+			}
 			if kafka.Classify(err) == kafka.ClassAuthorization || kafka.Classify(err) == kafka.ClassInvalid {
 				c.i.loop.post(func() { c.i.end(fmt.Errorf("write the control log: %w", err)) })
 				return

@@ -65,6 +65,13 @@ type instance struct {
 	result      error
 }
 
+// Bounds on one fetch answer: what is decoded costs several times its bytes, and
+// larger answers do not make fetching faster.
+const (
+	fetchAnswer    = 2 << 20
+	fetchPartition = 512 << 10
+)
+
 // now is the monotonic clock of the machines, in milliseconds.
 func (i *instance) now() int64 { return time.Since(i.started).Milliseconds() }
 
@@ -159,7 +166,7 @@ func (i *instance) open() error {
 		return err
 	}
 	i.machine = machine
-	i.fetcher = i.client.NewFetcher(kafka.FetcherConfig{OnState: i.brokerState("fetch")})
+	i.fetcher = i.client.NewFetcher(kafka.FetcherConfig{MaxBytes: fetchAnswer, PartitionMaxBytes: fetchPartition, OnState: i.brokerState("fetch")})
 	i.writer = i.client.NewWriter(kafka.WriterConfig{
 		Compression: i.codec, MaxInFlightBytes: int(i.cfg.ProduceBytes), OnState: i.brokerState("produce"),
 	})

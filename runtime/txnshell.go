@@ -113,7 +113,7 @@ func coded(err error) error {
 	if err == nil {
 		return nil
 	}
-	if kafka.InDoubt(err) {
+	if kafka.InDoubt(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if code, ok := kafka.Code(err); ok {

@@ -15,11 +15,12 @@ const budget = 4096
 // step takes what may be taken, up to the budget. It reports whether anything
 // was taken.
 func (t *Task) step() (progress bool) {
+	t.records = 0
 	if t.parked || t.failed {
 		return false
 	}
 	t.advanceTimers()
-	for t.records = 0; t.records < budget && !t.parked && !t.failed; {
+	for t.records < budget && !t.parked && !t.failed {
 		in, limit := t.pick()
 		if in == nil {
 			break

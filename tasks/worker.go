@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type Worker struct {
 	// Below: the goroutine's own.
 	tasks    []*Task
 	seenLog  int64
+	rounds   uint64
 	spareC   []func()
 	spareA   []delivery
 	lastTick time.Time
@@ -77,6 +79,7 @@ func (w *Worker) Adopt(t *Task, running func()) {
 		t.worker, t.now = w, time.Now()
 		t.setLog(max(w.seenLog, t.spec.LogEnd))
 		w.tasks = append(w.tasks, t)
+		slices.SortStableFunc(w.tasks, func(a, b *Task) int { return b.spec.ID.Compare(a.spec.ID) })
 		if err := t.subscribe(w.fetcher); err != nil {
 			t.fail(err)
 			return
@@ -210,11 +213,27 @@ func (w *Worker) drain() {
 	}
 }
 
+// upstreamTurn is how often tasks further up get a turn although tasks further
+// down still have work: seldom, but often enough for their time to go on.
+const upstreamTurn = 16
+
+// stepAll gives every task a turn, those of later subtopologies first. While
+// one of them has more to do, earlier subtopologies wait: what they would add
+// only lengthens the queue in the repartition topic, and with it the way of a
+// barrier. (In Flink, back-pressure does this.)
 func (w *Worker) stepAll(now time.Time) (progress bool) {
+	w.rounds++
+	busy := int32(-1) // the latest subtopology with more to do
 	for _, t := range w.tasks {
+		if t.spec.ID.Sub < busy && w.rounds%upstreamTurn != 0 {
+			break
+		}
 		t.now = now
 		if t.step() {
 			progress = true
+		}
+		if t.records >= budget {
+			busy = t.spec.ID.Sub
 		}
 	}
 	return progress
