@@ -39,7 +39,7 @@ func New(t *Topology, opts ...Option) (*App, error) {
 	if t == nil {
 		return nil, errors.New("tidegate.New: the topology is nil: pass what Builder.Build returned")
 	}
-	var cfg runtime.Config
+	cfg := runtime.Config{ToleratedAborts: runtime.DefaultToleratedAborts}
 	for _, o := range opts {
 		o(&cfg)
 	}
