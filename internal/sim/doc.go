@@ -79,6 +79,9 @@
 //     DoWriteOffsets commits as a member, with the member id and generation of
 //     the newest join: with generation −1 a coordinator that stalled and was
 //     replaced would move the offsets back.
+//   - DoExit, DoFatal, DoBecomeNew: Pool Shutdown (not RolledBack: a listed
+//     transaction may be decided and outlives the instance), and some time until
+//     Pool.Idle.
 //   - DoBecomeNew: drop machine, pool and every answer still under way, leave
 //     the group, begin again with a new number; exit instead if a clean stop
 //     was asked for.

@@ -90,7 +90,7 @@ func (p *process) storeUntil(o *object, then func()) {
 }
 
 func (p *process) fence(id string, attempt int, then func()) {
-	p.later(p.w.backoff(attempt), func() {
+	p.retry(attempt, func() {
 		call(p, func() transactions.Code {
 			_, c := p.w.txns.initProducer(id)
 			return c

@@ -124,6 +124,14 @@ func (p *process) crash() {
 	p.end()
 }
 
+// close ends a run that the machine ended: what no ack lists is aborted. The
+// requests are sent once; what gets lost of them waits for a fence.
+func (p *process) close() {
+	p.dropTasks()
+	p.poolStep(transactions.Shutdown{})
+	p.end()
+}
+
 func (p *process) end() {
 	p.epoch++
 	p.up = false
@@ -305,7 +313,7 @@ func (p *process) perform(e barrier.Effect) {
 		p.w.tracef("%s becomes new: %s", p.name, e.Reason)
 		p.leaveGroup()
 		stopping := p.stopping
-		p.end()
+		p.close()
 		switch {
 		case !e.DisplacedBy.IsZero() && p.hasTwin():
 			p.retired = true // another process has the name now
@@ -318,11 +326,11 @@ func (p *process) perform(e barrier.Effect) {
 	case barrier.DoFatal:
 		p.w.oracle.fatal(p, e.Err)
 		p.leaveGroup()
-		p.end()
+		p.close()
 		p.w.restartLater(p)
 	case barrier.DoExit:
 		p.w.tracef("%s exits", p.name)
-		p.end()
+		p.close()
 		p.exited = true
 	default:
 		p.performCoordinator(e)

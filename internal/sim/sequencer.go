@@ -49,7 +49,7 @@ func (s *sequencer) pump() {
 			continue
 		}
 		b.inFlight, b.front = true, i == 0
-		s.p.later(s.p.w.backoff(b.attempt), func() {
+		s.p.retry(b.attempt, func() {
 			if s.dead && b.attempt > 0 {
 				return
 			}

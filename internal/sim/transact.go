@@ -84,26 +84,26 @@ func (p *process) performTxnEffect(e transactions.Effect, back func(transactions
 	case transactions.InitProducer:
 		p.askInit(e)
 	case transactions.AddPartitions:
-		p.later(p.w.backoff(e.Attempt), func() {
+		p.retry(e.Attempt, func() {
 			parts := slices.Clone(e.Partitions)
 			call(p, func() transactions.Code { return p.w.txns.addPartitions(e.Handle, parts) }, func(c transactions.Code, ok bool) {
 				back(transactions.PartitionsAnswer{Now: p.monotonic(), Txn: e.Txn, Code: codeOf(c, ok)})
 			})
 		})
 	case transactions.AddOffsets:
-		p.later(p.w.backoff(e.Attempt), func() { p.askOffsets(e, back) })
+		p.retry(e.Attempt, func() { p.askOffsets(e, back) })
 	case transactions.Send:
 		p.send(e)
 	case transactions.Drop:
 		p.drop(e)
 	case transactions.End:
-		p.later(p.w.backoff(e.Attempt), func() {
+		p.retry(e.Attempt, func() {
 			call(p, func() transactions.Code { return p.w.txns.endTxn(e.Handle, e.Commit) }, func(c transactions.Code, ok bool) {
 				back(transactions.EndAnswer{Now: p.monotonic(), Handle: e.Handle, Commit: e.Commit, Code: codeOf(c, ok)})
 			})
 		})
 	case transactions.Describe:
-		p.later(p.w.backoff(e.Attempt), func() {
+		p.retry(e.Attempt, func() {
 			call(p, func() transactions.Described { return p.w.txns.describe(e.Handle) }, func(d transactions.Described, ok bool) {
 				if !ok {
 					d = transactions.Described{Handle: e.Handle, Code: transactions.NoAnswer}
@@ -127,6 +127,16 @@ func (p *process) performTxnEffect(e transactions.Effect, back func(transactions
 	}
 }
 
+// retry sends the first attempt of a request at once: it is on its way even if
+// the process ends with the next effect.
+func (p *process) retry(attempt int, send func()) {
+	if attempt == 0 {
+		send()
+		return
+	}
+	p.later(p.w.backoff(attempt), send)
+}
+
 func codeOf(c transactions.Code, ok bool) transactions.Code {
 	if !ok {
 		return transactions.NoAnswer
@@ -139,7 +149,7 @@ func (p *process) askInit(e transactions.InitProducer) {
 		h ids.TxnHandle
 		c transactions.Code
 	}
-	p.later(p.w.backoff(e.Attempt), func() {
+	p.retry(e.Attempt, func() {
 		call(p, func() answer {
 			h, c := p.w.txns.initProducer(e.ID)
 			return answer{h, c}
