@@ -68,8 +68,15 @@ func (w *World) fault() {
 	case kind < 75:
 		p.lagging = w.now + w.between(50, 1500)
 		w.tracef("%s lags behind in the control log until %d", p.name, p.lagging)
-	case kind < 83:
+	case kind < 78:
+		// User code that blocks: the instance lives, but its tasks do not.
+		p.hanging = w.now + w.between(100, 4*w.plan.checkpointTimeout)
+		w.tracef("tasks of %s hang until %d", p.name, p.hanging)
+	case kind < 84:
 		w.storeDown = w.now + w.between(50, 1200)
+		if w.chance(200) {
+			w.storeDown += 3 * w.plan.checkpointTimeout
+		}
 		w.tracef("the object store is down until %d", w.storeDown)
 	case kind < 88:
 		w.tracef("%s is asked to stop", p.name)
@@ -129,7 +136,7 @@ func (w *World) calm() {
 		in.frozen = true
 	}
 	for _, p := range w.procs {
-		p.lagging, p.crashIn = 0, 0
+		p.lagging, p.hanging, p.crashIn = 0, 0, 0
 		if !p.up {
 			w.restartLater(p)
 		}

@@ -408,7 +408,10 @@ func (o *oracle) purged(r *repPartition) {
 			continue
 		}
 		for _, pos := range positionsOf(parts, r.tp) {
-			if pos.Next < r.start && (ref.N == o.newest || pos.InFlight(ref.N)) {
+			// The target of a Restore does without: its upstream tasks write
+			// the records again (R29).
+			needed := ref.N == o.newest && !o.mayWriteBack(ref.N) || pos.InFlight(ref.N)
+			if pos.Next < r.start && needed {
 				o.w.fail("%s is purged up to %d, checkpoint %d needs it from %d", r.tp, r.start, ref.N, pos.Next)
 			}
 		}

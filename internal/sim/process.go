@@ -19,6 +19,7 @@ type process struct {
 	up       bool
 	stalled  int64 // until when
 	parked   []func()
+	hanging  int64 // tasks process nothing before this time
 	lagging  int64 // the control log is not read before this time
 	crashIn  int   // effects until a crash; 0: none planned
 	retired  bool  // its name was taken over
@@ -148,7 +149,7 @@ func (p *process) start() { p.run(p.boot) }
 
 func (p *process) boot() {
 	w := p.w
-	if p.up {
+	if p.up || w.final {
 		return
 	}
 	w.nextRun++

@@ -118,6 +118,10 @@ func (t *task) run() {
 		return
 	}
 	w := t.p.w
+	if w.now < t.p.hanging {
+		t.p.later(t.p.hanging-w.now, t.run)
+		return
+	}
 	for budget := 1 + w.rng.IntN(12); budget > 0; {
 		n, ok := t.take()
 		if !ok {
