@@ -64,13 +64,21 @@ func TestOldestAndInFlight(t *testing.T) {
 		FirstPosition(partitionOf(0), 7),
 		{Partition: partitionOf(1), Inc: 20, Passed: 30, Channels: []ChannelPosition{{Task: tid(1, 0), Inc: 10, Passed: 15}}},
 	}
-	if got := Oldest(ps, 25); got != 10 {
+	if got := Oldest(ps[1:], 25); got != 10 {
 		t.Errorf("oldest %d", got)
 	}
-	if got := Oldest(ps[:1], 25); got != 25 {
+	if got := Oldest(nil, 25); got != 25 {
 		t.Errorf("oldest of nothing %d", got)
 	}
-	if ps[0].InFlight(30) || !ps[1].InFlight(30) {
+	// Of a cycle channel nothing may have been read in several incarnations:
+	// what all of them wrote is in flight. (Seed 174 of the simulation.)
+	if got := Oldest(ps, 25); got != 1 {
+		t.Errorf("oldest with an unread channel %d", got)
+	}
+	if !ps[0].InFlight(30) || ps[0].InFlight(0) {
+		t.Error("in flight: an unread channel, but not in checkpoint 0")
+	}
+	if !ps[1].InFlight(30) || ps[1].InFlight(15) {
 		t.Error("in flight: only the cycle channel")
 	}
 }

@@ -37,16 +37,15 @@ func FirstPosition(p ids.TopicPartition, end int64) PartitionPosition {
 }
 
 // Oldest returns the smallest incarnation that any channel of the positions
-// stands in, for Ack.Oldest; def where there is none.
+// stands in, for Ack.Oldest; def where there is none. A channel of which nothing
+// was read yet (only a cycle channel can be so in a checkpoint) stands before
+// all incarnations: nothing of the lineage may be forgotten for it.
 func Oldest(positions []PartitionPosition, def ids.Incarnation) ids.Incarnation {
+	const beforeAll ids.Incarnation = 1 // a Start comes behind Life and Register
 	for _, p := range positions {
-		if p.Inc > 0 {
-			def = min(def, p.Inc)
-		}
+		def = min(def, max(p.Inc, beforeAll))
 		for _, c := range p.Channels {
-			if c.Inc > 0 {
-				def = min(def, c.Inc)
-			}
+			def = min(def, max(c.Inc, beforeAll))
 		}
 	}
 	return def
@@ -54,13 +53,14 @@ func Oldest(positions []PartitionPosition, def ids.Incarnation) ids.Incarnation 
 
 // InFlight reports whether a channel of the partition has not passed barrier
 // n: its records from Next up to that barrier are in-flight data of checkpoint
-// n, which a restore reads again (R10). Only cycle channels can be so.
+// n, which a restore reads again (R10). Only cycle channels can be so, also one
+// of which nothing was read yet. Before checkpoint 0 there is nothing.
 func (p PartitionPosition) InFlight(n ids.CheckpointID) bool {
-	if p.Passed < n && p.Inc > 0 {
+	if n > 0 && p.Passed < n {
 		return true
 	}
 	for _, c := range p.Channels {
-		if c.Passed < n && c.Inc > 0 {
+		if c.Passed < n {
 			return true
 		}
 	}
