@@ -63,6 +63,8 @@ type offsetsState struct {
 	asked, done bool
 	n           ids.CheckpointID
 	write       bool
+	refusal     string // judged when the log was read to logEnd
+	logEnd      int64
 }
 
 // manifestState is R17's put of a manifest.
@@ -127,11 +129,8 @@ func (c *coordinator) observe(m *Machine, ev Event) {
 	case EvOffsetsChecked:
 		// Once done, a Start may be on its way: an answer to an earlier asking
 		// may then see offsets that came later.
-		if c.offsets.asked && !c.offsets.done && !c.offsets.write && c.offsets.n == e.N {
-			c.offsets.done = true
-			if e.Refusal != "" && c.leading(m) {
-				m.fatal(errOffsetsReset(e.Refusal))
-			}
+		if o := &c.offsets; o.asked && !o.done && !o.write && o.n == e.N {
+			o.done, o.refusal, o.logEnd = e.Refusal == "", e.Refusal, e.LogEnd
 		}
 	case EvOffsetsWritten:
 		if c.offsets.asked && c.offsets.write && c.offsets.n == e.N {
@@ -200,6 +199,9 @@ func (c *coordinator) act(m *Machine) {
 	last := m.log.last()
 	if last == nil {
 		c.askZero(m)
+		return
+	}
+	if c.judgeOffsets(m, last); m.ended {
 		return
 	}
 	c.askCommits(m, last)

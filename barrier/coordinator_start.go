@@ -253,6 +253,17 @@ func (c *coordinator) askOffsets(m *Machine, last *completed) {
 	}
 }
 
+// judgeOffsets ends the application when somebody reset the group offsets. A
+// coordinator that was replaced and does not know it yet sees offsets of later
+// checkpoints: so it first reads the log to an end taken after the answer, and
+// whatever changed there makes it ask again, or lead no more.
+func (c *coordinator) judgeOffsets(m *Machine, last *completed) {
+	o := &c.offsets
+	if o.refusal != "" && m.log.end >= o.logEnd && o.n == last.ref.N {
+		m.fatal(errOffsetsReset(o.refusal))
+	}
+}
+
 func (c *coordinator) anyOwnerAlive(m *Machine) bool {
 	return slices.ContainsFunc(m.log.start.rec.Owners, func(o Owner) bool {
 		in := m.log.find(o.Instance)

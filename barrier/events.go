@@ -133,6 +133,9 @@ type EvFenced struct{ Instance ids.InstanceID }
 type EvOffsetsChecked struct {
 	N       ids.CheckpointID
 	Refusal string
+	// LogEnd is the end of the control log, asked for after the offsets were
+	// fetched. A refusal is judged when the log was read to it.
+	LogEnd int64
 }
 
 // EvOffsetsWritten answers DoWriteOffsets.

@@ -20,9 +20,16 @@ func TestLateOffsetsAnswerIsIgnored(t *testing.T) {
 	if ended, err := m.Ended(); ended {
 		t.Fatalf("a late answer ended the instance: %v", err)
 	}
+	// One that is waited for counts when the log was read to its end: it may
+	// show a later coordinator and its checkpoints.
 	m.coord.offsets.done = false
-	w.step(a, EvOffsetsChecked{N: last.ref.N, Refusal: "somebody reset them"})
+	w.step(a, EvOffsetsChecked{N: last.ref.N, Refusal: "somebody reset them", LogEnd: m.LogEnd() + 1})
+	if ended, err := m.Ended(); ended {
+		t.Fatalf("judged before the log was read: %v", err)
+	}
+	m.coord.offsets.logEnd = m.LogEnd()
+	w.step(a, EvTick{})
 	if ended, _ := m.Ended(); !ended {
-		t.Fatal("the answer that is waited for must end the instance")
+		t.Fatal("the refusal must end the instance")
 	}
 }

@@ -157,7 +157,21 @@ func (p *process) checkOffsetsAs(e barrier.DoCheckOffsets, check int) {
 			p.later(20, func() { p.checkOffsetsAs(e, check) })
 			return
 		}
-		p.step(barrier.EvOffsetsChecked{N: e.Ref.N, Refusal: a.refusal})
+		p.answerOffsets(barrier.EvOffsetsChecked{N: e.Ref.N, Refusal: a.refusal}, check)
+	})
+}
+
+// answerOffsets asks for the end of the control log before it answers.
+func (p *process) answerOffsets(ev barrier.EvOffsetsChecked, check int) {
+	call(p, func() int64 { return int64(len(p.w.log.records)) }, func(end int64, ok bool) {
+		switch {
+		case p.checks != check:
+		case !ok:
+			p.answerOffsets(ev, check)
+		default:
+			ev.LogEnd = end
+			p.step(ev)
+		}
 	})
 }
 
