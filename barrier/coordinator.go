@@ -32,6 +32,8 @@ type coordinator struct {
 	countedAt  int64 // … since then; -1: not counted
 
 	lookAsked, lookDone bool   // R24 step 3
+	evidence            string // of a loss; judged when the log was read to lookEnd
+	lookEnd             int64
 	zeroAsked           bool   // R24 step 4
 	zeroKey             string // of checkpoint 0's manifest
 
@@ -108,9 +110,8 @@ func (c *coordinator) claiming(m *Machine) bool {
 func (c *coordinator) observe(m *Machine, ev Event) {
 	switch e := ev.(type) {
 	case EvLossLooked:
-		c.lookDone = c.lookAsked
-		if e.Evidence != "" && c.leading(m) && m.log.last() == nil {
-			m.fatal(errLogLost(m.cfg.App, e.Evidence))
+		if c.lookAsked && !c.lookDone {
+			c.lookDone, c.evidence, c.lookEnd = e.Evidence == "", e.Evidence, e.LogEnd
 		}
 	case EvZeroStored:
 		if e.Term == c.term {

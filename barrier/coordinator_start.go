@@ -19,6 +19,10 @@ func errOffsetsReset(refusal string) error {
 // steps 3 and 4).
 func (c *coordinator) askZero(m *Machine) {
 	switch {
+	case c.evidence != "" && m.log.end >= c.lookEnd:
+		// Read to the end, the log still holds nothing: it is not that another
+		// coordinator completed checkpoints meanwhile.
+		m.fatal(errLogLost(m.cfg.App, c.evidence))
 	case !c.counted(m):
 	case !c.lookAsked:
 		c.lookAsked = true

@@ -143,7 +143,10 @@ type EvOffsetsWritten struct{ N ids.CheckpointID }
 
 // EvLossLooked answers DoLookForLoss. Evidence is empty when nothing was
 // found; else it names what was found (R24 step 3).
-type EvLossLooked struct{ Evidence string }
+type EvLossLooked struct {
+	Evidence string
+	LogEnd   int64 // of the control log, asked for after the look, as in EvOffsetsChecked
+}
 
 // EvZeroStored answers DoStoreZero: checkpoint 0 was resolved and its manifest
 // stored under Key.

@@ -75,10 +75,13 @@
 //   - DoFence, DoCheckOffsets, DoWriteOffsets, DoLookForLoss, DoStoreZero,
 //     DoStoreManifest, DoMark, DoClean are retried until a definite answer;
 //     EvManifestFailed only after several tries. DoPurge is tried once.
-//   - DoCheckOffsets replaces an earlier one, whose answer is dropped.
+//   - DoCheckOffsets replaces an earlier one, whose answer is dropped. Its
+//     answer and that of DoLookForLoss carry the end of the control log, asked
+//     for after the look: a stalled coordinator must not judge by an old log.
 //     DoWriteOffsets commits as a member, with the member id and generation of
-//     the newest join: with generation −1 a coordinator that stalled and was
-//     replaced would move the offsets back.
+//     the newest join, and is repeated only while Machine.Leading: with
+//     generation −1 a coordinator that stalled and was replaced would move the
+//     offsets back. (That would harm the mirror only, R28 allows it.)
 //   - DoExit, DoFatal, DoBecomeNew: Pool Shutdown (not RolledBack: a listed
 //     transaction may be decided and outlives the instance), and some time until
 //     Pool.Idle.

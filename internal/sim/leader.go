@@ -192,7 +192,11 @@ func (p *process) writeOffsets(e barrier.DoWriteOffsets) {
 		}
 		p.laterAs(epoch, w.latency(), func() {
 			if refused {
-				p.later(20, func() { p.writeOffsets(e) })
+				p.later(20, func() {
+					if p.m.Leading() { // else nobody wants it any more
+						p.writeOffsets(e)
+					}
+				})
 				return
 			}
 			p.step(barrier.EvOffsetsWritten{N: e.Ref.N})
@@ -218,7 +222,19 @@ func (p *process) lookForLoss(e barrier.DoLookForLoss) {
 			p.lookForLoss(e)
 			return
 		}
-		p.step(barrier.EvLossLooked{Evidence: found})
+		p.answerLoss(barrier.EvLossLooked{Evidence: found})
+	})
+}
+
+// answerLoss asks for the end of the control log before it answers.
+func (p *process) answerLoss(ev barrier.EvLossLooked) {
+	call(p, func() int64 { return int64(len(p.w.log.records)) }, func(end int64, ok bool) {
+		if !ok {
+			p.answerLoss(ev)
+			return
+		}
+		ev.LogEnd = end
+		p.step(ev)
 	})
 }
 

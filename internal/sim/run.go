@@ -73,7 +73,7 @@ func newWorld(seed uint64, o Options) *World {
 // rough is the part with faults; they come by steps, so that a crash can come
 // at any of them.
 func (w *World) rough(steps int) {
-	next := 100 + w.rng.IntN(2*w.plan.faultEvery)
+	next := 5 + w.rng.IntN(2*w.plan.faultEvery)
 	for w.steps < steps && w.failure == nil {
 		if w.steps >= next {
 			w.fault()
