@@ -63,6 +63,8 @@ type checkpoint struct {
 	passed   int
 	uploads  int // files under way
 	parts    []taskPart
+	collect  bool              // barriers wait for sendBarriers
+	channels []barrier.Channel // of the tasks whose barriers wait
 	marked   bool
 	marks    []int64 // batches per repartition writer that must be acknowledged
 	prepared bool    // the pool says so
@@ -77,11 +79,44 @@ func (p *process) trigger(e barrier.DoTrigger) {
 		return
 	}
 	p.cp = &checkpoint{n: e.N, base: e.Base, stop: e.Stop}
+	p.cp.collect = p.w.plan.combined && !p.w.rules.BarrierFirst
 	for _, t := range p.tasks {
 		if t.aligner.Trigger(e.N) {
 			p.snapshot(t, e.N)
 		}
 	}
+	if p.cp.collect {
+		p.cp.collect = false
+		p.sendBarriers()
+	}
+	p.allPassed()
+}
+
+// sendBarriers writes one barrier record for all tasks that passed at the
+// Trigger: R8 allows a record to carry several.
+func (p *process) sendBarriers() {
+	cp := p.cp
+	for _, topic := range p.w.plan.topology()[0].outputs {
+		for i := range p.w.plan.partitionsOf(topic) {
+			if len(cp.channels) > 0 {
+				part := p.w.partition(ids.TopicPartition{Topic: topic, Partition: int32(i)})
+				p.prod.send(part, p.inc, []record.Raw{{Headers: header(barrier.AppendBarrierHeader(nil, p.life, cp.n, cp.channels))}})
+			}
+		}
+	}
+}
+
+// allPassed notes what has to be acknowledged once all tasks passed.
+func (p *process) allPassed() {
+	cp := p.cp
+	if cp == nil || cp.marked || cp.collect || cp.passed < len(p.tasks) {
+		return
+	}
+	cp.marked = true
+	for _, wr := range p.prod.writers {
+		cp.marks = append(cp.marks, wr.added)
+	}
+	p.tryAck()
 }
 
 // snapshot is a task's passing of barrier n (R14).
@@ -119,7 +154,15 @@ func (p *process) snapshot(t *task, n ids.CheckpointID) {
 			b.recs = data
 			continue
 		}
-		t.sendRep(b, n)
+		switch {
+		case !cp.collect:
+			t.sendRep(b, n)
+		case len(b.recs) > 0:
+			t.sendRep(b, ids.NoCheckpoint)
+		}
+	}
+	if cp.collect {
+		cp.channels = append(cp.channels, barrier.Channel{Task: t.id, Inc: t.inc})
 	}
 	snap := taskSnapshot{n: n, stored: t.stored}
 	if w.rules.SnapshotFirst {
@@ -133,13 +176,7 @@ func (p *process) snapshot(t *task, n ids.CheckpointID) {
 	cp.parts = append(cp.parts, tp)
 	p.step(barrier.EvPassed{N: n, Tasks: barrier.TaskSet{t.id}})
 	p.upload(t, cp, i, &snap)
-	if cp.passed == len(p.tasks) {
-		cp.marked = true
-		for _, wr := range p.prod.writers {
-			cp.marks = append(cp.marks, wr.added)
-		}
-	}
-	p.tryAck()
+	p.allPassed()
 }
 
 // upload stores what changed since the base in a new file.

@@ -13,6 +13,8 @@ type plan struct {
 	sources, hop1, hop2, sinkParts int  // partitions; hop2 0: no third subtopology
 	joined                         bool // hop 1 reads an external input as well
 	cycle                          bool // hop 1 feeds a topic that it reads itself
+	mixed                          bool // … which is the one that the sources write
+	combined                       bool // sources of a process share a barrier record
 	records                        int  // per source partition
 	every                          int64
 	instances                      int
@@ -57,6 +59,7 @@ func drawPlan(w *World) plan {
 	if r.IntN(3) == 0 {
 		p.holdLimit = 200
 	}
+	p.mixed, p.combined = r.IntN(2) == 0, r.IntN(2) == 0
 	p.shutdownDeadline = int64(2000 + r.IntN(1000))
 	if r.IntN(3) == 0 {
 		p.shutdownDeadline = int64(30 + r.IntN(400)) // too short for a checkpoint
@@ -116,8 +119,12 @@ func (p *plan) topology() []subtopology {
 		one.outputs = append(one.outputs, topicHop2)
 	}
 	if p.cycle {
-		one.inputs = append(one.inputs, edge{topic: topicLoop, cycle: tasksOf(1, p.hop1)})
-		one.outputs = append(one.outputs, topicLoop)
+		if p.mixed {
+			one.inputs[0].cycle = tasksOf(1, p.hop1)
+		} else {
+			one.inputs = append(one.inputs, edge{topic: topicLoop, cycle: tasksOf(1, p.hop1)})
+		}
+		one.outputs = append(one.outputs, p.loopTopic())
 	}
 	if p.hop2 > 0 {
 		subs = append(subs, subtopology{partitions: p.hop2, inputs: []edge{{topic: topicHop2, forward: tasksOf(1, p.hop1)}}})
@@ -180,6 +187,14 @@ func (p *plan) lastTask(src, k int) int32 {
 	return p.hop1From(src, k)
 }
 
+// loopTopic is where the records of the cycle go.
+func (p *plan) loopTopic() string {
+	if p.mixed {
+		return topicHop1
+	}
+	return topicLoop
+}
+
 func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
 	return barrier.Config{
 		App: appID, Self: self, NewLife: ids.Life(w.rng.Uint64() | 1), Fingerprint: "f1", Tasks: p.allTasks(),
@@ -191,6 +206,6 @@ func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, expected restart %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, a fault every %d steps",
-		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.expectedRestart, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.faultEvery)
+	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t mixed %t, combined barriers %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, expected restart %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, a fault every %d steps",
+		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.mixed, p.combined, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.expectedRestart, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.faultEvery)
 }

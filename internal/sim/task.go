@@ -263,7 +263,7 @@ func (t *task) count(r payload, ts int64) {
 	if plan.loops(int(r.key)) {
 		back := r
 		back.loop = true
-		t.emit(topicLoop, plan.loopOf(int(r.key)), back, ts)
+		t.emit(plan.loopTopic(), plan.loopOf(int(r.key)), back, ts)
 	}
 	if plan.hop2 > 0 {
 		t.emit(topicHop2, plan.hop2Of(int(r.key)), r, ts)
