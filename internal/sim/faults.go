@@ -90,6 +90,14 @@ func (w *World) fault() {
 				p.later(0, p.shutdown)
 			}
 		}
+	case kind < 92:
+		// The machines sleep: the broker's transaction timeout strikes.
+		d := w.plan.transactionTimeout/2 + w.between(0, w.plan.transactionTimeout)
+		for _, p := range w.procs {
+			if p.up {
+				p.stall(d + w.between(0, 200))
+			}
+		}
 	case kind < 96:
 		w.tracef("%s is thrown out of the group", p.name)
 		w.group.leave(p.id)

@@ -79,11 +79,16 @@ func TestRegressions(t *testing.T) {
 		found string
 	}{
 		{1, "the pool's and the log's names of transactional ids differed: no output ever"},
+		{6, "a late Register brought a removed instance back, which displaced the living one of its name"},
 		{45, "group offsets are ordered by their commits, not by the markers"},
+		{174, "records of a cycle channel unread through a checkpoint and a restart were skipped"},
 		{228, "an instance without tasks looked for a retired checkpoint"},
+		{314, "an instance that ended aborted a transaction which its ack had listed"},
 		{346, "a late copy of an offset commit began another transaction under the old handle"},
+		{465, "a replaced coordinator overwrote the group offsets"},
 		{1096, "a late answer to the offsets check ended an instance that ran again"},
 		{1131, "copies of a Start are void and make no incarnation"},
+		{1544, "a replaced coordinator took offsets of later checkpoints for a reset"},
 	} {
 		if r := Run(c.seed, Options{Steps: DefaultSteps}); r.Err != nil {
 			t.Errorf("seed %d (%s): %v", c.seed, c.found, r.Err)
