@@ -29,24 +29,26 @@ const uploadTries = 3
 //	   │ uploads ──────────────────┼─► part stored ─► acked
 //	   └ transactions prepared ────┘
 type running struct {
-	r       *run
-	n       ids.CheckpointID
-	base    ids.CheckpointID
-	begun   time.Time
-	passed  int
-	parts   []checkpoint.TaskPart
-	oldest  ids.Incarnation
-	stored  int // uploads done
-	pause   time.Duration
-	bytes   int64
-	held    int64
-	ctx     context.Context
-	cancel  context.CancelFunc
-	dirs    []string
-	given   bool // declined or acked
-	txns    bool
-	written bool
-	alone   bool // committed before the decision (TestRules.CommitEarly)
+	r      *run
+	n      ids.CheckpointID
+	base   ids.CheckpointID
+	begun  time.Time
+	passed int
+	parts  []checkpoint.TaskPart
+	// versions of the tasks' states that this checkpoint holds
+	versions map[ids.TaskID]uint64
+	oldest   ids.Incarnation
+	stored   int // uploads done
+	pause    time.Duration
+	bytes    int64
+	held     int64
+	ctx      context.Context
+	cancel   context.CancelFunc
+	dirs     []string
+	given    bool // declined or acked
+	txns     bool
+	written  bool
+	alone    bool // committed before the decision (TestRules.CommitEarly)
 }
 
 // trigger begins checkpoint n on the local tasks.
@@ -55,7 +57,7 @@ func (i *instance) trigger(e barrier.DoTrigger) {
 	if r == nil || r.inc != e.Incarnation || len(r.tasks) == 0 {
 		return
 	}
-	c := &running{r: r, n: e.N, base: e.Base.N, begun: time.Now(), oldest: r.inc}
+	c := &running{r: r, n: e.N, base: e.Base.N, begun: time.Now(), oldest: r.inc, versions: map[ids.TaskID]uint64{}}
 	c.ctx, c.cancel = context.WithCancel(r.ctx)
 	i.checkpoints[e.N] = c
 	i.phase("aligning")
@@ -109,8 +111,13 @@ func (i *instance) uploadTask(c *running, s *tasks.Snapshot) {
 		i.end(err)
 		return
 	}
+	// Not s.State.Unchanged: the snapshot before may belong to an aborted
+	// checkpoint, which holds changes that the base does not.
+	v, known := r.versions[s.Task]
+	c.versions[s.Task] = s.State.Version
 	up := checkpoint.TaskUpload{
-		Names: i.names, Table: r.tables[s.Task], Base: c.base, Unchanged: s.State.Unchanged && s.State.Dir != "",
+		Names: i.names, Table: r.tables[s.Task], Base: c.base,
+		Unchanged: s.State.Dir != "" && known && r.versionsOf == c.base && v == s.State.Version,
 	}
 	for _, f := range s.State.Files {
 		up.Files = append(up.Files, checkpoint.LocalFile{Name: f.Name, Path: f.Path, Size: f.Size, Immutable: f.Immutable})
@@ -285,6 +292,9 @@ func (i *instance) decided(e barrier.DoDecided) {
 	}
 	if c == nil {
 		return
+	}
+	if e.Completed {
+		c.r.versions, c.r.versionsOf = c.versions, e.N
 	}
 	for _, t := range c.r.tables {
 		if e.Completed {

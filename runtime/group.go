@@ -20,9 +20,10 @@ const groupProtocol = "tidegate-1"
 // assignments and reports generations, nothing else (R4).
 type groupShell struct {
 	i      *instance
-	group  *kafka.Group
+	group  *kafka.Group   // nil while not a member; on the loop, as runs
+	runs   sync.WaitGroup // of Run, of this and former memberships
+	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{}
 
 	mu         sync.Mutex // guards what UserData reads on the group's goroutine
 	leaving    bool
@@ -30,7 +31,11 @@ type groupShell struct {
 	generation int32
 }
 
-func newGroupShell(i *instance) *groupShell { return &groupShell{i: i} }
+func newGroupShell(i *instance) *groupShell {
+	g := &groupShell{i: i}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	return g
+}
 
 // join joins the group, or joins it again with another mark.
 func (g *groupShell) join(leaving bool) {
@@ -51,11 +56,11 @@ func (g *groupShell) join(leaving bool) {
 		g.i.end(fmt.Errorf("join consumer group %s: %w", c.ApplicationID, err))
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	g.group, g.cancel, g.done = group, cancel, make(chan struct{})
+	g.group = group
+	g.runs.Add(1)
 	go func() {
-		defer close(g.done)
-		if err := group.Run(ctx); err != nil && ctx.Err() == nil {
+		defer g.runs.Done()
+		if err := group.Run(g.ctx); err != nil && g.ctx.Err() == nil {
 			g.i.loop.post(func() { g.i.end(fmt.Errorf("consumer group %s: %w", c.ApplicationID, err)) })
 		}
 	}()
@@ -150,12 +155,14 @@ func (g *groupShell) foreignTopology(other string) error {
 	return fmt.Errorf("consumer group %s runs another topology (fingerprint %s, this instance has %s): two applications must not share an application id; to upgrade, stop all instances of the old version first", g.i.cfg.ApplicationID, other, g.i.fingerprint)
 }
 
-// leave leaves the group in the background; close waits for it.
+// leave leaves the group in the background; close waits for it. A later join
+// is another membership: a group that was left cannot be joined again.
 func (g *groupShell) leave() {
 	if g.group == nil {
 		return
 	}
 	group := g.group
+	g.group = nil
 	g.i.wg.Add(1)
 	go func() {
 		defer g.i.wg.Done()
@@ -166,9 +173,6 @@ func (g *groupShell) leave() {
 }
 
 func (g *groupShell) close() {
-	if g.group == nil {
-		return
-	}
 	g.cancel()
-	<-g.done
+	g.runs.Wait()
 }

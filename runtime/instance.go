@@ -147,6 +147,9 @@ func (d *deployment) runInstance(ctx context.Context) error {
 	if n := d.cfg.RestoreFrom; n != nil {
 		i.post(barrier.EvRestore{N: ids.CheckpointID(*n), AllowDuplicates: d.cfg.AllowDuplicates, Nonce: "option"})
 	}
+	if n := d.cfg.RestoreFrom; n != nil {
+		i.post(barrier.EvRestore{N: ids.CheckpointID(*n), AllowDuplicates: d.cfg.AllowDuplicates, Nonce: restoreNonce})
+	}
 	stop := context.AfterFunc(ctx, func() {
 		i.loop.post(func() {
 			i.log.Info("stopping: a last checkpoint is taken", "deadline", d.cfg.ShutdownDeadline)
@@ -154,10 +157,17 @@ func (d *deployment) runInstance(ctx context.Context) error {
 		})
 	})
 	defer stop()
-	i.loop.run(tickEvery, func() { i.step(barrier.EvTick{}) }, i.ended)
+	i.loop.run(tickEvery, func() {
+		i.control.tick()
+		i.step(barrier.EvTick{})
+	}, i.ended)
 	i.close()
 	return i.result
 }
+
+// restoreNonce is the same for all instances and starts, so that a restart with
+// the option still in place does not go back again.
+const restoreNonce = "option"
 
 // open makes the parts of the instance; close undoes it in any state.
 func (i *instance) open() error {
@@ -186,11 +196,15 @@ func (i *instance) open() error {
 func (i *instance) machineConfig() barrier.Config {
 	c := i.cfg
 	ms := func(d time.Duration) int64 { return d.Milliseconds() }
+	aborts := c.ToleratedAborts
+	if aborts == 0 {
+		aborts = -1 // to the machine 0 is "not said"
+	}
 	return barrier.Config{
 		App: c.ApplicationID, Self: i.self, NewLife: ids.Life(randomID()), Fingerprint: i.fingerprint,
 		Tasks: barrier.NewTaskSet(i.plan.Tasks()...), TxnIDs: c.ToleratedAborts + 4,
 		Interval: ms(c.CheckpointInterval), CheckpointTimeout: ms(c.CheckpointTimeout),
-		ToleratedAborts: c.ToleratedAborts, TransactionTimeout: ms(c.TransactionTimeout),
+		ToleratedAborts: aborts, TransactionTimeout: ms(c.TransactionTimeout),
 		SessionTimeout: ms(c.SessionTimeout), ExpectedRestart: ms(c.ExpectedRestart),
 		ShutdownDeadline: ms(c.ShutdownDeadline), Settle: 200, LeaveGrace: 1000,
 		AppendRetry: 2000, Retain: c.RetainCheckpoints, Rules: c.TestRules.Barrier,

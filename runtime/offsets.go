@@ -105,6 +105,11 @@ func (i *instance) writeOffsets(e barrier.DoWriteOffsets) {
 			list = append(list, kafka.Offset{TP: o.TopicPartition, Offset: o.Offset, Metadata: tag})
 		}
 		i.retry(ctx, "write the group's offsets", func(ctx context.Context) error {
+			if e.Ref.N > 0 { // only a Restore leads here then
+				if err := i.warnOfDoubles(ctx, e.Ref.N, list); err != nil {
+					return err
+				}
+			}
 			if len(list) > 0 {
 				if err := i.commitInTransaction(ctx, list); err != nil {
 					return err
@@ -114,6 +119,28 @@ func (i *instance) writeOffsets(e barrier.DoWriteOffsets) {
 			return nil
 		})
 	})
+}
+
+// warnOfDoubles says which input is processed again because of a Restore, and
+// its output written a second time.
+func (i *instance) warnOfDoubles(ctx context.Context, n ids.CheckpointID, list []kafka.Offset) error {
+	tps := make([]ids.TopicPartition, len(list))
+	for k, o := range list {
+		tps[k] = o.TP
+	}
+	reached, err := i.admin.FetchOffsets(ctx, i.cfg.ApplicationID, tps...)
+	if err != nil {
+		return err
+	}
+	var spans []string
+	for _, o := range list {
+		if r := reached[o.TP].Offset; r > o.Offset {
+			spans = append(spans, fmt.Sprintf("%s: %d to %d", o.TP, o.Offset, r-1))
+		}
+	}
+	i.log.Warn("going back to an older checkpoint: the output of this input is written a second time",
+		"checkpoint", int64(n), "input", strings.Join(spans, ", "))
+	return nil
 }
 
 // commitInTransaction writes offsets in a transaction on an id that only this

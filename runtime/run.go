@@ -33,7 +33,11 @@ type run struct {
 	cancel   context.CancelFunc
 	revoked  atomic.Bool
 	tables   map[ids.TaskID]*checkpoint.FileTable // loop
-	dir      string
+	// versions of the tasks' states in the last checkpoint that completed in
+	// this run, versionsOf.
+	versions   map[ids.TaskID]uint64
+	versionsOf ids.CheckpointID
+	dir        string
 	// producer writes repartition records (R8); set before any task is adopted.
 	producer *kafka.Producer
 	running  int // loop
@@ -64,6 +68,9 @@ func (i *instance) startTasks(e barrier.DoStartTasks) {
 	}
 	i.txns.step(started)
 	i.log.Info("starting tasks", "tasks", taskNames(e.Tasks), "from", int64(e.From.N), "incarnation", int64(e.Incarnation))
+	if n := i.cfg.RestoreFrom; n != nil && ids.CheckpointID(*n) != e.From.N {
+		i.log.Warn("RestoreFrom was carried out before and is not repeated; remove the option", "checkpoint", *n, "from", int64(e.From.N))
+	}
 	logEnd := i.machine.LogEnd()
 	i.background(func(context.Context) { r.start(logEnd) })
 }
