@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate"
+	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/checkpoint"
 	"github.com/tidegate/tidegate/checkpoint/s3"
 	"github.com/tidegate/tidegate/integration/servers"
@@ -75,7 +76,7 @@ func newLabOn(t *testing.T, k *servers.KafkaServer, server *servers.S3Server, bu
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	name := strings.ToLower(t.Name()) + "-" + fmt.Sprint(time.Now().UnixNano()%1e9)
 	name = strings.Map(func(r rune) rune {
@@ -96,6 +97,7 @@ func newLabOn(t *testing.T, k *servers.KafkaServer, server *servers.S3Server, bu
 		},
 	}
 	l.must(client.CreateTopics(ctx, parts, l.prefix+"in", l.prefix+"out"))
+	t.Cleanup(l.dump)
 	return l
 }
 
@@ -339,3 +341,65 @@ func phaseHook(f func(string)) tidegate.Option {
 	return func(c *runtime.Config) { c.TestRules.Phase = f }
 }
 
+
+// hookHandler is a slog handler that hands every line to a function, too.
+type hookHandler struct {
+	slog.Handler
+	f     func(msg string, attrs map[string]string)
+	attrs []slog.Attr
+}
+
+func logHook(f func(msg string, attrs map[string]string)) slog.Handler {
+	return &hookHandler{Handler: logger("hooked").Handler(), f: f}
+}
+
+func (h *hookHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *hookHandler) Handle(ctx context.Context, r slog.Record) error {
+	attrs := map[string]string{}
+	for _, a := range h.attrs {
+		attrs[a.Key] = a.Value.String()
+	}
+	r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value.String(); return true })
+	h.f(r.Message, attrs)
+	if h.Handler.Enabled(ctx, r.Level) {
+		return h.Handler.Handle(ctx, r)
+	}
+	return nil
+}
+
+func (h *hookHandler) WithAttrs(list []slog.Attr) slog.Handler {
+	return &hookHandler{Handler: h.Handler.WithAttrs(list), f: h.f, attrs: append(append([]slog.Attr(nil), h.attrs...), list...)}
+}
+
+// control returns the records of the control log so far.
+func (l *lab) control() (out []barrier.Record) {
+	l.Helper()
+	tp := ids.TopicPartition{Topic: l.base.App + "-control"}
+	end, err := l.client.K.Admin().ListOffsets(l.ctx, kafka.Latest, tp)
+	l.must(err)
+	r, err := l.client.Read(tp.Topic, 1, false)
+	l.must(err)
+	defer r.Close()
+	l.must(r.Await(l.ctx, func() bool { return int64(r.Count()) >= end[tp] }))
+	for _, m := range r.All()[0] {
+		rec, err := barrier.DecodeRecord(m.Value)
+		l.must(err)
+		out = append(out, rec)
+	}
+	return out
+}
+
+// dump logs the end of the control log when the test failed.
+func (l *lab) dump() {
+	if !l.Failed() || l.ctx.Err() != nil {
+		return
+	}
+	list := l.control()
+	for i, r := range list {
+		if i >= len(list)-30 {
+			text := fmt.Sprintf("%+v", r.Body)
+			l.Logf("control log %d: %s %v %s", i, r.Instance, r.Body.Kind(), text[:min(len(text), 300)])
+		}
+	}
+}
