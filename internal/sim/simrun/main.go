@@ -20,18 +20,19 @@ const defaultTail = 60
 
 func main() {
 	seeds := flag.Int("seeds", 1000, "number of seeds")
+	from := flag.Uint64("from", 1, "first seed")
 	seed := flag.String("seed", "", "run this seed only")
 	mutate := flag.String("mutate", "", "remove a rule (R6, R18/no-order-wait, …) or, with all, each in turn")
 	steps := flag.Int("steps", sim.DefaultSteps, "steps with faults per seed, at least 500")
 	tail := flag.Int("tail", defaultTail, "lines of trace that a failing seed prints; more than the default prints them in any case")
 	flag.Parse()
-	if err := run(*seeds, *seed, *mutate, max(*steps, 500), *tail); err != nil {
+	if err := run(*seeds, *from, *seed, *mutate, max(*steps, 500), *tail); err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(1)
 	}
 }
 
-func run(seeds int, seed, mutate string, steps, tail int) error {
+func run(seeds int, from uint64, seed, mutate string, steps, tail int) error {
 	var one *uint64
 	if seed != "" {
 		n, err := strconv.ParseUint(seed, 10, 64)
@@ -52,7 +53,7 @@ func run(seeds int, seed, mutate string, steps, tail int) error {
 	start := time.Now()
 	var total sim.Stats
 	for n := range seeds {
-		r := sim.Run(uint64(n+1), sim.Options{Steps: steps})
+		r := sim.Run(from+uint64(n), sim.Options{Steps: steps})
 		total.Add(r.Stats)
 		if r.Err != nil {
 			printTotals(n+1, total, time.Since(start))
