@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,7 +96,7 @@ func (d *demo) connect(dir string) (closeAll func(), err error) {
 		s.store = "dir:" + filepath.Join(dir, "checkpoints")
 	}
 	d.out.line("checkpoints in %s", s.store)
-	k, err := kafka.NewClient(kafka.Config{Brokers: []string{s.brokers}})
+	k, err := kafka.NewClient(kafka.Config{Brokers: strings.Split(s.brokers, ",")})
 	if err != nil {
 		return nil, errors.Join(err, closeBroker(broker))
 	}
@@ -249,7 +250,11 @@ func (d *demo) hear(c *child, e event) {
 	case e.Msg == "starting tasks":
 		d.out.line("%s: starts tasks %v from checkpoint %v", c.name, e.Tasks, e.From)
 	case e.Level == "WARN" || e.Level == "ERROR":
-		d.out.line("%s: %s %s%s", c.name, e.Msg, e.Reason, e.Error)
+		why := e.Reason + e.Error
+		if why != "" {
+			why = ": " + why
+		}
+		d.out.line("%s: %s%s", c.name, e.Msg, why)
 	}
 }
 
