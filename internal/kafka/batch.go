@@ -151,19 +151,17 @@ func (d *decoder) decode(b *Batch, block *sarama.FetchResponseBlock, iso Isolati
 			break
 		}
 		last := rb.LastOffset()
-		if last < b.FirstOffset {
-			continue
-		}
 		for len(aborted) > 0 && aborted[0].FirstOffset <= last {
 			d.pids[aborted[0].ProducerID] = true
 			aborted = aborted[1:]
 		}
-		b.NextOffset = last + 1
+		b.NextOffset = max(b.NextOffset, last+1)
 		switch {
 		case rb.Control:
 			if iso == ReadCommitted && isAbortMarker(rb) {
 				delete(d.pids, rb.ProducerID)
 			}
+		case last < b.FirstOffset:
 		case iso == ReadCommitted && rb.IsTransactional && d.pids[rb.ProducerID]:
 			b.Aborted += len(rb.Records)
 		default:

@@ -14,9 +14,13 @@ import (
 // nanoseconds since 1970.
 const maxTimestamp = (1<<63 - 1) / int64(time.Millisecond)
 
-// arenaChunk is the size of a builder's byte chunks; a larger record gets a
-// chunk of its own.
-const arenaChunk = 64 << 10
+// First chunks of a builder, in bytes, records and headers. They double; small
+// ones matter, because every task has an open builder per partition it writes.
+const (
+	arenaChunk  = 4 << 10
+	recordChunk = 16
+	headerChunk = 4
+)
 
 // noBytes is empty but not null.
 var noBytes = []byte{}
@@ -44,6 +48,7 @@ type Builder struct {
 	// Set by the producer.
 	q      *queue
 	after  Token
+	done   func(error)
 	size   int // bytes counted against the writer's bound
 	sealed bool
 	state  flight
@@ -134,7 +139,7 @@ func (b *Builder) begin(key, value []byte, ts int64) *sarama.Record {
 		}
 		ts = 0
 	}
-	r := &b.recs.take(1, 64)[0]
+	r := &b.recs.take(1, recordChunk)[0]
 	n := len(b.ptrs)
 	if n == 0 {
 		b.base, b.max = ts, ts
@@ -168,7 +173,7 @@ func (b *Builder) headers(tag *record.Header, hs record.Headers) []*sarama.Recor
 	if tag != nil {
 		n++
 	}
-	ptrs, vals := b.hptrs.take(n, 16), b.hdrs.take(n, 16)
+	ptrs, vals := b.hptrs.take(n, headerChunk), b.hdrs.take(n, headerChunk)
 	at := 0
 	if tag != nil {
 		b.header(&vals[0], tag)

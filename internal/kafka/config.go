@@ -70,11 +70,10 @@ func (c Config) base() *sarama.Config {
 		cp := *c.Sarama
 		conf = &cp
 	}
-	if conf.ApiVersionsRequest {
-		// Versions are negotiated per connection; the configured one would
-		// only hold back requests that the broker knows.
-		conf.Version = sarama.MaxVersion
-	}
+	// Versions are negotiated per connection; a configured one would only hold
+	// back requests that the broker knows.
+	conf.ApiVersionsRequest = true
+	conf.Version = sarama.MaxVersion
 	conf.MetricRegistry = nilRegistry{}
 	conf.Net.DialTimeout = min(conf.Net.DialTimeout, maxDialTime)
 	conf.Net.ReadTimeout = min(conf.Net.ReadTimeout, maxReadTime)

@@ -225,12 +225,12 @@ func InDoubt(err error) bool {
 	if errors.As(err, &ns) {
 		return false
 	}
-	var k sarama.KError
-	if errors.As(err, &k) {
-		return codes[k].doubt
-	}
 	var tr *transportError
-	return errors.As(err, &tr) && tr.sent()
+	if errors.As(err, &tr) {
+		return tr.sent()
+	}
+	var k sarama.KError
+	return errors.As(err, &k) && codes[k].doubt
 }
 
 // transportError is a request without an answer.
@@ -249,8 +249,9 @@ func (e *transportError) sent() bool {
 		r *refusedError
 		c *tls.CertificateVerificationError
 		p sarama.PacketEncodingError
+		k sarama.KError // refused on this side: a login, or no common version
 	)
-	return !errors.As(e.err, &d) && !errors.As(e.err, &r) && !errors.As(e.err, &c) &&
+	return !errors.As(e.err, &k) && !errors.As(e.err, &d) && !errors.As(e.err, &r) && !errors.As(e.err, &c) &&
 		!errors.As(e.err, &p) && !errors.Is(e.err, sarama.ErrNotConnected)
 }
 
@@ -316,13 +317,21 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // retry repeats do until it succeeds, again says no, or ctx ends; then the last
-// error of do is returned, not that of ctx.
+// error of do is returned, with what was the reason to wait before it.
 func retry(ctx context.Context, again func(error) bool, do func() error) error {
+	var before error
 	for attempt := 0; ; attempt++ {
 		err := do()
-		if err == nil || errors.Is(err, ErrClosed) || !again(err) || ctx.Err() != nil {
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil && before != nil && errors.Is(err, context.Cause(ctx)) {
+			return fmt.Errorf("%w, while repeating after: %w", err, before)
+		}
+		if errors.Is(err, ErrClosed) || !again(err) || ctx.Err() != nil {
 			return err
 		}
+		before = err
 		if sleep(ctx, backoff(attempt)) != nil {
 			return err
 		}

@@ -57,7 +57,13 @@ func start(t testing.TB, opts ...kfake.Opt) *env {
 // client makes another client of the same broker.
 func (e *env) client() *Client {
 	e.t.Helper()
-	c, err := NewClient(Config{Brokers: e.cluster.ListenAddrs(), Guard: Loopback})
+	var cfg Config
+	if e.c != nil {
+		cfg = e.c.cfg
+	} else {
+		cfg = Config{Brokers: e.cluster.ListenAddrs(), Guard: Loopback}
+	}
+	c, err := NewClient(cfg)
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,6 +106,10 @@ func (a *Admin) FetchOffsets(ctx context.Context, group string, tps ...ids.Topic
 			}
 			return r, r.Err, nil
 		})
+		if errors.Is(err, sarama.ErrGroupIDNotFound) {
+			clear(out)
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -342,9 +342,9 @@ func (a *Admin) detail(ctx context.Context, s TopicSpec) (*sarama.TopicDetail, e
 	}
 	rf := int(s.Replication)
 	if rf < 0 {
-		v, ok, err := a.brokerConfig(ctx, "default.replication.factor")
+		v, ok, err := a.brokerDefault(ctx, "default.replication.factor")
 		if err != nil {
-			return nil, fmt.Errorf("read the default replication factor: %w", err)
+			return nil, err
 		}
 		if rf, err = strconv.Atoi(v); !ok || err != nil {
 			rf = 1
@@ -353,15 +353,28 @@ func (a *Admin) detail(ctx context.Context, s TopicSpec) (*sarama.TopicDetail, e
 	if rf < 3 {
 		return d, nil
 	}
-	v, ok, err := a.brokerConfig(ctx, minInsync)
+	v, ok, err := a.brokerDefault(ctx, minInsync)
 	if err != nil {
-		return nil, fmt.Errorf("read the default of %s: %w", minInsync, err)
+		return nil, err
 	}
 	if n, err := strconv.Atoi(v); !ok || err != nil || n < 2 {
 		two := "2"
 		d.ConfigEntries[minInsync] = &two
 	}
 	return d, nil
+}
+
+// brokerDefault reads a broker setting. Where that is not permitted it is as
+// good as unknown: the topic is verified after it was made.
+func (a *Admin) brokerDefault(ctx context.Context, name string) (string, bool, error) {
+	v, ok, err := a.brokerConfig(ctx, name)
+	if Classify(err) == ClassAuthorization {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("read the broker's default of %s: %w", name, err)
+	}
+	return v, ok, nil
 }
 
 func deref(s *string) string {

@@ -34,8 +34,8 @@ func (e *env) readAll(at ids.TopicPartition, iso Isolation) []string {
 	return c.values()
 }
 
-// faults makes every nth produce request fail with one of errs in turn. after
-// says which are carried out all the same, as when the answer is lost.
+// K1: errors of all kinds and moves of the leader neither lose, double nor
+// reorder batches.
 func TestRetriedBatchesStayInOrderOnceEach(t *testing.T) {
 	e := start(t, kfake.NumBrokers(3))
 	e.topic("t", 4)
@@ -351,6 +351,42 @@ func TestBarrierAndCloseOrder(t *testing.T) {
 	p.Barrier(func(err error) { got <- err })
 	if err := <-got; !errors.Is(err, ErrClosed) {
 		t.Errorf("barrier after Close: %v", err)
+	}
+}
+
+func TestEnqueueThenTellsOfEachBatch(t *testing.T) {
+	e := start(t)
+	e.topic("t", 2)
+	w := e.c.NewWriter(WriterConfig{})
+	p := e.idempotent(w)
+	held := e.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{1}, Topic: "t", Err: kerr.NotEnoughReplicas, Count: -1})
+	defer held.Remove()
+	told := make(chan string, 10)
+	then := func(at ids.TopicPartition, name string) {
+		b := w.NewBatch(at)
+		if name != "empty" {
+			b.Append(nil, []byte(name), nil, 0)
+		}
+		p.EnqueueThen(b, Token{}, func(err error) { told <- fmt.Sprintf("%s %v", name, err) })
+	}
+	then(tp("t", 1), "held")
+	then(tp("t", 0), "empty")
+	then(tp("t", 0), "free")
+	for _, want := range []string{"empty <nil>", "free <nil>"} {
+		if got := <-told; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	p.Close()
+	then(tp("t", 0), "late")
+	for _, want := range []string{"held " + ErrClosed.Error(), "late " + ErrClosed.Error()} {
+		if got := <-told; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+	e.eventually("no bytes left", func() bool { return w.InFlight() == 0 })
+	if len(told) != 0 {
+		t.Error("told twice")
 	}
 }
 
