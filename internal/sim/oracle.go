@@ -162,6 +162,9 @@ func (o *oracle) marked(ref barrier.CheckpointRef) {
 	if slices.ContainsFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N == ref.N }) || ref.N <= o.newest {
 		return
 	}
+	if o.retired(ref.N) {
+		return // a coordinator that was replaced is late with its marker
+	}
 	to, ok := o.cutOf(ref)
 	if !ok {
 		w.fail("checkpoint %d is completed, but objects of it are missing", ref.N)
@@ -368,6 +371,23 @@ func (o *oracle) offsetMoves(old, to groupOffset) {
 	if tagged && (to.next < old.next || n < was) && !slices.Contains(o.restored, n) && !o.mayWriteBack(n) {
 		o.w.fail("group offset of %s moves back from %d (%s) to %d (%s)", to.tp, old.next, old.meta, to.next, to.meta)
 	}
+}
+
+// retired reports whether a record of the log retires checkpoint n.
+func (o *oracle) retired(n ids.CheckpointID) bool {
+	for _, r := range o.w.log.records[n:] {
+		switch b := r.Body.(type) {
+		case barrier.Retire:
+			if b.N == n {
+				return true
+			}
+		case barrier.Restore:
+			if b.N < n {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // mayWriteBack: a Restore of n was asked for. Offsets are overwritten before
