@@ -79,7 +79,7 @@ func (p *process) trigger(e barrier.DoTrigger) {
 		return
 	}
 	p.cp = &checkpoint{n: e.N, base: e.Base, stop: e.Stop}
-	p.cp.collect = p.w.plan.combined && !p.w.rules.BarrierFirst
+	p.cp.collect = p.w.plan.combined && !p.w.rules.BarrierFirst && !p.w.rules.BarrierSkips
 	for _, t := range p.tasks {
 		if t.aligner.Trigger(e.N) {
 			p.snapshot(t, e.N)
@@ -155,6 +155,7 @@ func (p *process) snapshot(t *task, n ids.CheckpointID) {
 			continue
 		}
 		switch {
+		case w.rules.BarrierSkips && len(b.recs) == 0:
 		case !cp.collect:
 			t.sendRep(b, n)
 		case len(b.recs) > 0:

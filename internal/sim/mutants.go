@@ -15,6 +15,7 @@ type Rules struct {
 	Txn     transactions.Rules
 
 	BarrierFirst  bool // R8: the barrier goes out before the records that precede it
+	BarrierSkips  bool // R8: the barrier goes only to partitions that got records since the last
 	SnapshotFirst bool // R14: the state is fixed before caches and buffers are flushed
 	ReuseNames    bool // R15: object names do not contain incarnation, checkpoint and attempt
 	PurgeConsumed bool // R29: what was consumed is purged
@@ -35,6 +36,7 @@ func Mutants() []Mutant {
 		{"R3", b(barrier.Rules{SkipR3: true})},
 		{"R6", b(barrier.Rules{SkipR6: true})},
 		{"R8", Rules{BarrierFirst: true}},
+		{"R8/not-everywhere", Rules{BarrierSkips: true}},
 		{"R9", b(barrier.Rules{SkipR9: true})},
 		{"R14", Rules{SnapshotFirst: true}},
 		{"R15", Rules{ReuseNames: true}},
