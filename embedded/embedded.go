@@ -8,6 +8,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -84,7 +85,8 @@ func listen(network, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return net.Listen(network, net.JoinHostPort("127.0.0.1", port))
+	var c net.ListenConfig
+	return c.Listen(context.Background(), network, net.JoinHostPort("127.0.0.1", port))
 }
 
 // CreateTopic makes a topic; one that is there with as many partitions is left
