@@ -105,7 +105,6 @@ type conn struct {
 	*sarama.Broker
 	node node
 	dial *dialer
-	used bool // guarded by the pool's mu: somebody's request succeeded
 }
 
 // node is a broker's id and address. Seeds have id -1.

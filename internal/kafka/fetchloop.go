@@ -206,7 +206,7 @@ func (l *fetchLoop) answer(a asked, block *sarama.FetchResponseBlock, start, end
 // refusal handles a partition's error.
 func (l *fetchLoop) refusal(a asked, block *sarama.FetchResponseBlock) *Batch {
 	s, k := a.s, block.Err
-	var out error
+	var out *OffsetOutOfRangeError
 	if k == sarama.ErrOffsetOutOfRange {
 		out = l.outOfRange(a)
 	}
@@ -236,7 +236,7 @@ func (l *fetchLoop) refusal(a asked, block *sarama.FetchResponseBlock) *Batch {
 // outOfRange asks for the partition's ends, since the refusal itself carries
 // none, and returns nil if the offset is in range after all: a new leader may
 // not know the high watermark yet.
-func (l *fetchLoop) outOfRange(a asked) error {
+func (l *fetchLoop) outOfRange(a asked) *OffsetOutOfRangeError {
 	tp := a.s.opts.TP
 	start, errS := l.f.c.admin.ListOffsets(l.f.ctx, Earliest, tp)
 	end, errE := l.f.c.admin.ListOffsets(l.f.ctx, Latest, tp)

@@ -120,7 +120,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 	e.all("2 members, in has 4", a, c)
 	e.must(c.c.Close()) // dies without a word
-	<-c.done
+	e.must(<-c.done)
 	e.all("1 members, in has 4", a)
 	leaders := 0
 	a.mu.Lock()
@@ -135,7 +135,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 	e.must(a.g.Leave(e.ctx))
 	e.must(a.g.Leave(e.ctx))
-	<-a.done
+	e.must(<-a.done)
 }
 
 func TestHeartbeatsTellWhenTheyWereSent(t *testing.T) {
