@@ -161,7 +161,7 @@ func WithStateStore(k StoreKind) Option { return func(c *runtime.Config) { c.Sta
 func WithCacheBytes(n int64) Option { return func(c *runtime.Config) { c.CacheBytes = n } }
 
 // WithBufferBytes bounds what is fetched and not yet processed (default
-// 16 MiB) and what is sent and not yet acknowledged (default 16 MiB).
+// 16 MiB) and what is sent and not yet acknowledged (default 8 MiB).
 func WithBufferBytes(fetch, produce int64) Option {
 	return func(c *runtime.Config) { c.FetchBytes, c.ProduceBytes = fetch, produce }
 }

@@ -145,9 +145,6 @@ func (d *deployment) runInstance(ctx context.Context) error {
 		return err
 	}
 	if n := d.cfg.RestoreFrom; n != nil {
-		i.post(barrier.EvRestore{N: ids.CheckpointID(*n), AllowDuplicates: d.cfg.AllowDuplicates, Nonce: "option"})
-	}
-	if n := d.cfg.RestoreFrom; n != nil {
 		i.post(barrier.EvRestore{N: ids.CheckpointID(*n), AllowDuplicates: d.cfg.AllowDuplicates, Nonce: restoreNonce})
 	}
 	stop := context.AfterFunc(ctx, func() {

@@ -52,7 +52,7 @@ type table[V any] struct {
 	old   bool      // entries keep enc; false for plain shapes, which need none
 	olds  bool      // old values were asked for
 
-	entries map[string]*entry[V]
+	entries index[V]
 	last    *entry[V] // the entry used last: a Put mostly follows its Get
 	free    []*entry[V]
 
@@ -109,7 +109,7 @@ func newTable[V any](name string, kv KV, vs serde.Serde[V], cache *Cache, opts [
 		name: name, kv: kv, batch: batchOf(kv), vs: vs, cache: cache,
 		shape:   shapeOf[V](),
 		clone:   serde.CloneFunc(vs),
-		entries: make(map[string]*entry[V]),
+		entries: newIndex[V](),
 	}
 	t.olds = o.old
 	t.old = o.old && t.shape != shapePlain && t.shape != shapeString
@@ -123,7 +123,7 @@ func (t *table[V]) find(key []byte) *entry[V] {
 		t.cache.m.Hits++
 		return e
 	}
-	e := t.entries[string(key)]
+	e := t.entries.get(key)
 	if e == nil {
 		t.cache.m.Misses++
 		return nil
@@ -184,7 +184,7 @@ func (t *table[V]) insert(key []byte, g *group[V], encoded int) (*entry[V], erro
 		e.group, e.groupAt = g, int32(len(g.members))
 		g.members = append(g.members, e)
 	}
-	t.entries[e.key] = e
+	t.entries.set(key, e)
 	t.last = e
 	return e, nil
 }
@@ -192,7 +192,7 @@ func (t *table[V]) insert(key []byte, g *group[V], encoded int) (*entry[V], erro
 // drop forgets an entry without writing it.
 func (t *table[V]) drop(e *entry[V]) {
 	t.clean(e)
-	delete(t.entries, e.key)
+	t.entries.remove(e)
 	t.cache.remove(e.ring, e.size)
 	if t.last == e {
 		t.last = nil
@@ -269,7 +269,7 @@ func (t *table[V]) oldOf(e *entry[V]) (V, bool, error) {
 
 // revert throws away what the owner did to a value since it was last put.
 func (t *table[V]) revert(key []byte) (bool, error) {
-	e := t.entries[string(key)]
+	e := t.entries.get(key)
 	switch {
 	case e == nil, t.shape == shapePlain, t.shape == shapeString, !e.present:
 		return true, nil
