@@ -34,6 +34,7 @@ type oracle struct {
 	restored []ids.CheckpointID
 
 	writers     []writerSeq
+	restores    []restoreAt
 	newestStart ids.Incarnation
 	lostIn      ids.CheckpointID // of which the broker ended a transaction
 	marks       int
@@ -51,6 +52,12 @@ type startOf struct {
 	n    ids.CheckpointID
 	to   []int64
 	back bool // to an older checkpoint
+}
+
+// restoreAt is a Restore of a checkpoint that is kept.
+type restoreAt struct {
+	at int64
+	n  ids.CheckpointID
 }
 
 // writerSeq is the last number of a writer of the control log.
@@ -106,6 +113,9 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 		st.Rollbacks++
 	case barrier.Restore:
 		st.Restores++
+		if slices.ContainsFunc(o.retained, func(ref barrier.CheckpointRef) bool { return ref.N == b.N }) {
+			o.restores = append(o.restores, restoreAt{off, b.N})
+		}
 	case barrier.Retire:
 		o.retained = slices.DeleteFunc(o.retained, func(ref barrier.CheckpointRef) bool { return ref.N == b.N })
 	case barrier.Ack:
@@ -162,10 +172,10 @@ func (o *oracle) marked(ref barrier.CheckpointRef) {
 	if slices.ContainsFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N == ref.N }) || ref.N <= o.newest {
 		return
 	}
-	if o.retired(ref.N) {
+	to, ok := o.cutOf(ref)
+	if !ok && o.retired(ref.N) {
 		return // a coordinator that was replaced is late with its marker
 	}
-	to, ok := o.cutOf(ref)
 	if !ok {
 		w.fail("checkpoint %d is completed, but objects of it are missing", ref.N)
 		return
@@ -375,19 +385,15 @@ func (o *oracle) offsetMoves(old, to groupOffset) {
 
 // retired reports whether a record of the log retires checkpoint n.
 func (o *oracle) retired(n ids.CheckpointID) bool {
-	for _, r := range o.w.log.records[n:] {
-		switch b := r.Body.(type) {
-		case barrier.Retire:
-			if b.N == n {
-				return true
-			}
-		case barrier.Restore:
-			if b.N < n {
-				return true
-			}
+	for _, r := range o.restores {
+		if r.n < n && r.at > int64(n) {
+			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(o.w.log.records[n:], func(r barrier.Record) bool {
+		b, ok := r.Body.(barrier.Retire)
+		return ok && b.N == n
+	})
 }
 
 // mayWriteBack: a Restore of n was asked for. Offsets are overwritten before
