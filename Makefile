@@ -38,7 +38,7 @@ help: ## print this list
 	@echo '  real servers: TIDEGATE_KAFKA_BROKERS, TIDEGATE_S3_ENDPOINT use running ones (loopback only);'
 	@echo '                TIDEGATE_KAFKA=docker|java takes one way of starting a broker only'
 
-demo: ## flights through two instances on an in-process broker, one of them killed
+demo: ## flights through three instances on an in-process broker, one of them killed
 	$(GO) run ./examples/flights
 
 test: test-unit test-race test-integration ## all tests: unit, race, in-process broker, real servers

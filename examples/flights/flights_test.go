@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tidegate/tidegate/internal/testkit"
 )
 
 // TestMain lets the test binary be the child processes of the demonstration.
@@ -61,6 +63,24 @@ func TestDemonstrationSurvivesTheKill(t *testing.T) {
 	for _, want := range []string{"b: killed with SIGKILL", "b: started again", "JetBlue Airways", "result equals the direct computation: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output lacks %q", want)
+		}
+	}
+}
+
+func TestCountsThatSkipOrRepeatAreNoticed(t *testing.T) {
+	topic := func(counts ...int) map[int32][]testkit.Message {
+		var list []testkit.Message
+		for n, c := range counts {
+			list = append(list, testkit.Message{Key: []byte("k"), Value: fmt.Appendf(nil, `{"flights":%d}`, c), Offset: int64(n)})
+		}
+		return map[int32][]testkit.Message{0: list}
+	}
+	if rows, err := lastRows(topic(1, 2, 3)); err != nil || rows["k"].Flights != 3 {
+		t.Fatalf("rows %v, error %v", rows, err)
+	}
+	for name, counts := range map[string][]int{"lost": {1, 3}, "duplicated": {1, 2, 2}, "from the middle": {2}} {
+		if _, err := lastRows(topic(counts...)); err == nil {
+			t.Errorf("%s: no error", name)
 		}
 	}
 }
