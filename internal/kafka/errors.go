@@ -339,3 +339,17 @@ func retry(ctx context.Context, again func(error) bool, do func() error) error {
 }
 
 func retriable(err error) bool { return Classify(err) == ClassRetriable }
+
+// outage counts failures in a row, to report the first, every twentieth, and
+// their end.
+type outage struct{ fails int }
+
+func (o *outage) note(err error) (report bool) {
+	if err == nil {
+		report = o.fails > 0
+		o.fails = 0
+		return report
+	}
+	o.fails++
+	return o.fails%20 == 1
+}

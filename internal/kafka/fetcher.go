@@ -79,6 +79,7 @@ type Fetcher struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	find   chan struct{} // wakes the leader finder
+	metas  outage        // of the finder's requests
 
 	mu     sync.Mutex
 	closed bool
@@ -366,10 +367,10 @@ func (f *Fetcher) findRound() (left bool) {
 	}
 	slices.Sort(topics)
 	metas, err := f.c.meta.refresh(f.ctx, slices.Compact(topics)...)
+	if f.ctx.Err() == nil && f.metas.note(err) {
+		f.state(f.c.addresses(), err)
+	}
 	if err != nil {
-		if f.ctx.Err() == nil {
-			f.state(f.c.addresses(), err)
-		}
 		return true
 	}
 	var failed []*Batch

@@ -18,7 +18,7 @@ type fetchLoop struct {
 	wakeup chan struct{}
 	subs   []*Subscription // guarded by f.mu
 	asked  []asked         // the request under way
-	fails  int
+	away   outage
 }
 
 // asked is one partition of the request under way.
@@ -124,11 +124,10 @@ func (l *fetchLoop) fetch(req *sarama.FetchRequest) (*sarama.FetchResponse, erro
 // failed handles a request that failed as a whole: the partitions look for
 // their leader again, after a while.
 func (l *fetchLoop) failed(err error) {
-	l.fails++
-	if l.fails == 1 || l.fails%20 == 0 {
+	if l.away.note(err) {
 		l.f.state(l.node.String(), err)
 	}
-	wait := backoff(l.fails)
+	wait := backoff(l.away.fails)
 	l.f.mu.Lock()
 	for _, a := range l.asked {
 		if a.s.closed || a.s.loop != l {
@@ -146,8 +145,7 @@ func (l *fetchLoop) failed(err error) {
 
 // handle hands out an answer, partition by partition in the order asked.
 func (l *fetchLoop) handle(res *sarama.FetchResponse, start, end time.Time) {
-	if l.fails > 0 {
-		l.fails = 0
+	if l.away.note(nil) {
 		l.f.state(l.node.String(), nil)
 	}
 	for _, a := range l.asked {

@@ -19,7 +19,7 @@ type line struct {
 	// Guarded by w.mu.
 	ready  []*queue
 	flying int // requests under way
-	failed bool
+	away   outage
 }
 
 // produceRequest is a request under way.
@@ -150,8 +150,7 @@ func (l *line) answered(r *produceRequest, res *sarama.ProduceResponse, err erro
 	if err != nil {
 		err = &transportError{node: l.node, err: err}
 	}
-	if l.failed != (err != nil) && !w.closed {
-		l.failed = err != nil
+	if !w.closed && l.away.note(err) {
 		w.calls = append(w.calls, func() { w.state(l.node.String(), err) })
 	}
 	for _, b := range r.batches {

@@ -69,6 +69,7 @@ type Writer struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	wake   chan struct{} // wakes the repair goroutine
+	metas  outage        // of its requests
 
 	bytes atomic.Int64 // enqueued and not acknowledged
 
@@ -278,7 +279,7 @@ func (w *Writer) repairRound(due []*queue) bool {
 	}
 	slices.Sort(topics)
 	metas, err := w.c.meta.refresh(w.ctx, slices.Compact(topics)...)
-	if err != nil && w.ctx.Err() == nil {
+	if len(topics) > 0 && w.ctx.Err() == nil && w.metas.note(err) {
 		w.state(w.c.addresses(), err)
 	}
 	w.mu.Lock()
