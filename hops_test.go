@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/record"
 	"github.com/tidegate/tidegate/serde"
 )
@@ -90,4 +91,52 @@ func TestTwoHopsTwoInstances(t *testing.T) {
 			}
 		}
 	}
+}
+
+// At least once: without a failure nothing is doubled, output needs no
+// transaction, and the group's offsets follow the checkpoints.
+func TestAtLeastOnce(t *testing.T) {
+	c := newCluster(t, map[string]int32{"in": 4, "out": 4, "windows": 4})
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	const n = 5000
+	if err := c.client.Produce(ctx, "in", words(n, 100, 4)); err != nil {
+		t.Fatal(err)
+	}
+	app := c.app(twoHops(t), "a", tidegate.WithGuarantee(tidegate.AtLeastOnce))
+	stop := c.run(app)
+	out, err := c.client.Read("windows", 4, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if err := out.Await(ctx, func() bool { return out.Count() >= n }); err != nil {
+		t.Fatal(err)
+	}
+	checkRunning(t, out.All())
+	stop()
+	var tps []ids.TopicPartition
+	for p := range int32(4) {
+		tps = append(tps, ids.TopicPartition{Topic: "in", Partition: p})
+	}
+	offsets, err := c.client.K.Admin().FetchOffsets(ctx, "app", tps...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum int64
+	for _, o := range offsets {
+		sum += o.Offset
+	}
+	if sum != n {
+		t.Fatalf("the group stands at %d records of %d: %v", sum, n, offsets)
+	}
+	// It goes on where it was.
+	if err := c.client.Produce(ctx, "in", words(n, 100, 4)); err != nil {
+		t.Fatal(err)
+	}
+	c.run(c.app(twoHops(t), "a", tidegate.WithGuarantee(tidegate.AtLeastOnce)))
+	if err := out.Await(ctx, func() bool { return out.Count() >= 2*n }); err != nil {
+		t.Fatal(err)
+	}
+	checkRunning(t, out.All())
 }

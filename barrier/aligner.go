@@ -56,7 +56,11 @@ type AlignConfig struct {
 	Positions []PartitionPosition // where the checkpoint left off; one per input, in any order
 	LogEnd    int64               // position in the control log (Machine.LogEnd)
 	HoldLimit int64               // bytes of waiting records; 0 means DefaultHoldLimit
-	Rules     Rules
+	// AtLeastOnce lets nothing wait: the snapshot is taken at the last barrier,
+	// and what came behind an earlier one is in it and comes again after a
+	// restart (R11).
+	AtLeastOnce bool
+	Rules       Rules
 }
 
 // DefaultHoldLimit is how many bytes of records wait behind barriers in one
@@ -173,6 +177,7 @@ type Aligner struct {
 	logEnd int64
 	limit  int64
 	rules  Rules
+	passBy bool // at least once: nothing waits
 
 	running ids.CheckpointID // NoCheckpoint: none
 	owing   int              // forward channels whose barrier has not arrived
@@ -183,7 +188,7 @@ type Aligner struct {
 // NewAligner fails when a position is missing or does not fit the inputs.
 func NewAligner(cfg AlignConfig) (*Aligner, error) {
 	a := &Aligner{
-		life: cfg.Life, logEnd: cfg.LogEnd, limit: cfg.HoldLimit, rules: cfg.Rules,
+		life: cfg.Life, logEnd: cfg.LogEnd, limit: cfg.HoldLimit, rules: cfg.Rules, passBy: cfg.AtLeastOnce,
 		running: ids.NoCheckpoint, minHeld: none,
 	}
 	if a.limit == 0 {
@@ -237,7 +242,7 @@ func (a *Aligner) Offer(input int, s *Segment) (v Verdict, aligned bool) {
 	if s.Kind == HeaderData && s.First <= c.offset {
 		*s, _ = s.Tail(c.offset)
 	}
-	if c.waits && !a.rules.SkipR9 {
+	if c.waits && !a.rules.SkipR9 && !a.passBy {
 		return a.hold(in, s), false
 	}
 	in.current, in.currentLast = i, s.Last

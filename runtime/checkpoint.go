@@ -59,6 +59,7 @@ func (i *instance) trigger(e barrier.DoTrigger) {
 	}
 	c := &running{r: r, n: e.N, base: e.Base.N, begun: time.Now(), oldest: r.inc, versions: map[ids.TaskID]uint64{}}
 	c.ctx, c.cancel = context.WithCancel(r.ctx)
+	c.txns = i.cfg.Guarantee == AtLeastOnce // written output is all there is (R11)
 	i.checkpoints[e.N] = c
 	i.phase("aligning")
 	for _, w := range i.workers {
@@ -73,12 +74,9 @@ func (i *instance) passed(r *run, s *tasks.Snapshot) {
 		_ = os.RemoveAll(s.State.Dir)
 		return
 	}
-	ev := transactions.TaskPassed{Now: i.mono(), Task: s.Task, N: s.N}
-	for tp, next := range s.External {
-		ev.Offsets = append(ev.Offsets, transactions.Offset{Partition: tp, Next: next, LeaderEpoch: -1})
+	if i.cfg.Guarantee == ExactlyOnce {
+		i.txns.step(taskPassed(i.mono(), s))
 	}
-	slices.SortFunc(ev.Offsets, func(a, b transactions.Offset) int { return a.Partition.Compare(b.Partition) })
-	i.txns.step(ev)
 	if c == nil || c.r != r {
 		_ = os.RemoveAll(s.State.Dir) // decided meanwhile
 		return
@@ -101,6 +99,16 @@ func (i *instance) passed(r *run, s *tasks.Snapshot) {
 		})
 	}
 	i.step(barrier.EvPassed{N: s.N, Tasks: barrier.NewTaskSet(s.Task)})
+}
+
+// taskPassed tells the pool where a task's inputs stand at the barrier.
+func taskPassed(now time.Duration, s *tasks.Snapshot) transactions.TaskPassed {
+	ev := transactions.TaskPassed{Now: now, Task: s.Task, N: s.N}
+	for tp, next := range s.External {
+		ev.Offsets = append(ev.Offsets, transactions.Offset{Partition: tp, Next: next, LeaderEpoch: -1})
+	}
+	slices.SortFunc(ev.Offsets, func(a, b transactions.Offset) int { return a.Partition.Compare(b.Partition) })
+	return ev
 }
 
 // uploadTask stores a task's files in the background.
@@ -249,6 +257,9 @@ func (i *instance) maybeAck(c *running) {
 // listed is what an ack lists: prepared transactions that no completed
 // checkpoint lists, with their ages as of now.
 func (i *instance) listed(n ids.CheckpointID) []barrier.Txn {
+	if i.cfg.Guarantee == AtLeastOnce {
+		return nil
+	}
 	var out []barrier.Txn
 	for _, t := range i.txns.pool.Ack(n, i.mono()) {
 		out = append(out, barrier.Txn{Handle: t.Handle, Age: t.Age.Milliseconds(), Topics: t.Topics})
@@ -302,6 +313,9 @@ func (i *instance) decided(e barrier.DoDecided) {
 		} else {
 			t.Aborted(e.N)
 		}
+	}
+	if e.Completed && i.cfg.Guarantee == AtLeastOnce {
+		i.mirrorOffsets(c)
 	}
 	c.cancel()
 	dirs := c.dirs

@@ -189,9 +189,6 @@ func (c Config) validate() error {
 	if c.Mode == Changelog {
 		bad("WithMode(Changelog) is not available in this version: use WithMode(Barrier)")
 	}
-	if c.Guarantee == AtLeastOnce {
-		bad("WithGuarantee(AtLeastOnce) is not available in this version: use WithGuarantee(ExactlyOnce)")
-	}
 	if c.Mode == Barrier && c.Store == nil {
 		bad("barrier mode needs WithCheckpointStore or WithCheckpointDir: state and positions are kept there")
 	}

@@ -28,6 +28,12 @@ func (i *instance) checkOffsets(e barrier.DoCheckOffsets) {
 				return err
 			}
 			refusal, warning := judgeOffsets(i.cfg.ApplicationID, e.Life, e.Ref.N, src.manifest, tps, found)
+			for _, topic := range i.plan.Inputs() {
+				if err := sameTopic(src.manifest, topic, i.topicIDs[topic]); err != nil {
+					refusal = fmt.Sprintf("input topic %v: offsets of the old one mean nothing in it; to read it from its start, use a new application id", err)
+					break
+				}
+			}
 			if warning != "" {
 				i.log.Warn(warning)
 			}
@@ -141,6 +147,27 @@ func (i *instance) warnOfDoubles(ctx context.Context, n ids.CheckpointID, list [
 	i.log.Warn("going back to an older checkpoint: the output of this input is written a second time",
 		"checkpoint", int64(n), "input", strings.Join(spans, ", "))
 	return nil
+}
+
+// mirrorOffsets writes the group's offsets after a completed checkpoint of
+// at-least-once mode (R11). They are for lag monitors: a start takes the
+// checkpoint's, so a failure is only logged.
+func (i *instance) mirrorOffsets(c *running) {
+	tag := transactions.OffsetMetadata(c.r.life, c.n)
+	var list []kafka.Offset
+	for _, p := range c.parts {
+		for _, e := range p.External {
+			list = append(list, kafka.Offset{TP: e.TopicPartition, Offset: e.Offset, Metadata: tag})
+		}
+	}
+	member := i.group.group.Membership()
+	i.background(func(ctx context.Context) {
+		try, cancel := context.WithTimeout(ctx, i.cfg.SessionTimeout)
+		defer cancel()
+		if err := i.admin.CommitOffsets(try, i.cfg.ApplicationID, member, list); err != nil && ctx.Err() == nil {
+			i.log.Debug("the group's offsets were not written; the next checkpoint does it", "error", err)
+		}
+	})
 }
 
 // commitInTransaction writes offsets in a transaction on an id that only this

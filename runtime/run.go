@@ -66,7 +66,9 @@ func (i *instance) startTasks(e barrier.DoStartTasks) {
 		started.Tasks = append(started.Tasks, transactions.StartTask{Task: t, Inputs: len(external) > 0})
 		r.tables[t] = checkpoint.NewFileTable()
 	}
-	i.txns.step(started)
+	if i.cfg.Guarantee == ExactlyOnce {
+		i.txns.step(started)
+	}
 	i.log.Info("starting tasks", "tasks", taskNames(e.Tasks), "from", int64(e.From.N), "incarnation", int64(e.Incarnation))
 	if n := i.cfg.RestoreFrom; n != nil && ids.CheckpointID(*n) != e.From.N {
 		i.log.Warn("RestoreFrom was carried out before and is not repeated; remove the option", "checkpoint", *n, "from", int64(e.From.N))
@@ -143,11 +145,16 @@ func (r *run) start(logEnd int64) {
 		r.giveUp(final(err))
 		return
 	}
+	have, err := r.channelBounds(src.manifest)
+	if err != nil {
+		r.giveUp(err)
+		return
+	}
 	for _, t := range r.tasks {
 		if r.ctx.Err() != nil {
 			return
 		}
-		if err := r.startTask(t, src, logEnd); err != nil {
+		if err := r.startTask(t, src, have, logEnd); err != nil {
 			r.giveUp(fmt.Errorf("start task %s: %w", t, err))
 			return
 		}
@@ -164,10 +171,16 @@ func (r *run) giveUp(err error) {
 }
 
 // startTask restores one task and hands it to its worker.
-func (r *run) startTask(t ids.TaskID, src *source, logEnd int64) error {
+func (r *run) startTask(t ids.TaskID, src *source, have map[ids.TopicPartition]bounds, logEnd int64) error {
 	i := r.i
 	restored, err := r.restoreTask(t, src)
 	if err != nil {
+		return err
+	}
+	if err := r.fit(restored.Positions, have); err != nil {
+		if restored.Engine != nil {
+			_ = restored.Engine.Close() // never used
+		}
 		return err
 	}
 	task, err := tasks.New(r.spec(t, logEnd), r, restored, i.envConfig(len(r.tasks)))
@@ -203,7 +216,7 @@ func (r *run) spec(t ids.TaskID, logEnd int64) tasks.Spec {
 		SnapshotDir: func(n ids.CheckpointID) string {
 			return filepath.Join(r.dir, "snapshots", fmt.Sprintf("%d-%s", n, t))
 		},
-		Rules: i.cfg.TestRules.Tasks,
+		AtLeastOnce: i.cfg.Guarantee == AtLeastOnce, Rules: i.cfg.TestRules.Tasks,
 	}
 	s.Rules.Rules = i.cfg.TestRules.Barrier
 	external, internal := i.plan.TaskInputs(t)
@@ -323,7 +336,7 @@ func (r *run) Send(t *tasks.Task, o tasks.Outgoing) {
 		o.Batch.Discard()
 		return
 	}
-	if o.Internal {
+	if o.Internal || r.i.cfg.Guarantee == AtLeastOnce {
 		r.producer.Enqueue(o.Batch, kafka.Token{})
 		return
 	}
@@ -382,15 +395,19 @@ func (r *run) Processed(_ *tasks.Task, n int) { r.i.counters.records.Add(int64(n
 func (r *run) InputLost(t *tasks.Task, tp ids.TopicPartition, err error) {
 	task := t.ID()
 	r.i.loop.post(func() {
-		r.i.failTasks(r, []ids.TaskID{task}, fmt.Errorf("task %s cannot read %s: %w", task, tp, inputAdvice(tp, err)))
+		r.i.failTasks(r, []ids.TaskID{task}, fmt.Errorf("task %s cannot read %s: %w", task, tp, r.inputAdvice(tp, err)))
 	})
 }
 
 // inputAdvice says what to do about offsets that are gone (R29).
-func inputAdvice(tp ids.TopicPartition, err error) error {
+func (r *run) inputAdvice(tp ids.TopicPartition, err error) error {
 	var out *kafka.OffsetOutOfRangeError
 	if !errors.As(err, &out) {
 		return err
+	}
+	external := slices.Contains(r.i.plan.Inputs(), tp.Topic)
+	if !external {
+		return fmt.Errorf("%w; somebody deleted records of this repartition topic, which only the application itself may do: start it again", err)
 	}
 	return fmt.Errorf("%w; records between the checkpoint's offset and the topic's are gone: lengthen the retention of %s, or stop the application, and reset it to new offsets on purpose", err, tp.Topic)
 }

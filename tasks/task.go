@@ -33,6 +33,8 @@ type Spec struct {
 	InputBytes  int   // bytes fetched per input and not processed
 	IdleTimeout time.Duration
 	SnapshotDir func(n ids.CheckpointID) string
+	// AtLeastOnce: nothing waits behind barriers (R11).
+	AtLeastOnce bool
 	Rules       Rules
 }
 
@@ -154,7 +156,7 @@ func (t *Task) makeInputs() error {
 	var err error
 	t.aligner, err = barrier.NewAligner(barrier.AlignConfig{
 		Life: t.spec.Life, Inputs: aligned, Lineages: t.spec.Lineages, Positions: t.restored.Positions,
-		LogEnd: t.spec.LogEnd, HoldLimit: t.spec.HoldLimit, Rules: t.spec.Rules.Rules,
+		LogEnd: t.spec.LogEnd, HoldLimit: t.spec.HoldLimit, AtLeastOnce: t.spec.AtLeastOnce, Rules: t.spec.Rules.Rules,
 	})
 	if err != nil {
 		return fmt.Errorf("align task %s: %w", t.spec.ID, err)
