@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/record"
 )
 
@@ -145,7 +146,7 @@ func TestWantIsAnsweredThoughNothingChanged(t *testing.T) {
 
 func TestCreditBoundsWhatIsHandedOut(t *testing.T) {
 	e := start(t)
-	e.topic("t", 1)
+	e.topic("t", 2)
 	at := tp("t", 0)
 	w := e.c.NewWriter(WriterConfig{})
 	p := e.idempotent(w)
@@ -154,20 +155,18 @@ func TestCreditBoundsWhatIsHandedOut(t *testing.T) {
 	}
 	e.must(p.Wait(e.ctx))
 	f := e.c.NewFetcher(FetcherConfig{MaxWait: 10 * time.Millisecond, PartitionMaxBytes: 1100})
+	clock := e.rounds(f, tp("t", 1))
 	c := &collector{hold: true}
 	s, err := f.Subscribe(SubscribeOptions{TP: at, MaxBytes: 3000, Sink: c.sink})
 	e.must(err)
 	count := func() (n int) { c.get(func(c *collector) { n = len(c.records) }); return n }
 	e.eventually("some records", func() bool { return count() >= 3 })
-	// A few more rounds of the loop; another subscription shows that they went by.
-	for range 5 {
-		s.Want()
-		time.Sleep(20 * time.Millisecond)
-	}
+	s.Want()
+	clock(5)
 	if n := count(); n > 4 {
 		t.Fatalf("%d records of 1000 bytes handed out with a bound of 3000", n)
 	}
-	for count() < 20 {
+	e.eventually("the rest, as credit comes back", func() bool {
 		c.get(func(c *collector) {
 			for _, b := range c.held {
 				b.Credit()
@@ -175,7 +174,21 @@ func TestCreditBoundsWhatIsHandedOut(t *testing.T) {
 			}
 			c.held = nil
 		})
-		time.Sleep(time.Millisecond)
+		return count() == 20
+	})
+}
+
+// rounds returns a clock: it waits for n answers to another partition of the
+// same leader, which had to be asked for in the same requests.
+func (e *env) rounds(f *Fetcher, at ids.TopicPartition) func(n int) {
+	s, c := e.subscribe(f, at, ReadUncommitted, 0)
+	seen := func() (n int) { c.get(func(c *collector) { n = c.batches }); return n }
+	return func(n int) {
+		for range n {
+			before := seen()
+			s.Want()
+			e.eventually("another answer", func() bool { return seen() > before })
+		}
 	}
 }
 
@@ -205,7 +218,7 @@ func TestSeekGivesAGenerationAndDropsWhatCameBefore(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	e := start(t)
-	e.topic("t", 1)
+	e.topic("t", 2)
 	at := tp("t", 0)
 	w := e.c.NewWriter(WriterConfig{})
 	p := e.idempotent(w)
@@ -216,7 +229,7 @@ func TestPauseAndResume(t *testing.T) {
 	s, err := f.Subscribe(SubscribeOptions{TP: at, Paused: true, Sink: c.sink})
 	e.must(err)
 	s.Want()
-	time.Sleep(50 * time.Millisecond)
+	e.rounds(f, tp("t", 1))(5)
 	if got := c.values(); got != nil {
 		t.Fatalf("a paused subscription got %v", got)
 	}

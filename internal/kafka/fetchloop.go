@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/tidegate/tidegate/internal/ids"
 )
 
 // fetchLoop asks one leader for the partitions of one isolation level. One
@@ -236,13 +238,13 @@ func (l *fetchLoop) refusal(a asked, block *sarama.FetchResponseBlock) *Batch {
 // not know the high watermark yet.
 func (l *fetchLoop) outOfRange(a asked) *OffsetOutOfRangeError {
 	tp := a.s.opts.TP
-	start, errS := l.f.c.admin.ListOffsets(l.f.ctx, Earliest, tp)
-	end, errE := l.f.c.admin.ListOffsets(l.f.ctx, Latest, tp)
-	if errS != nil || errE != nil {
-		return nil
+	start, err := l.f.c.admin.ListOffsets(l.f.ctx, Earliest, tp)
+	var end map[ids.TopicPartition]int64
+	if err == nil {
+		end, err = l.f.c.admin.ListOffsets(l.f.ctx, Latest, tp)
 	}
-	if a.offset >= start[tp] && a.offset <= end[tp] {
-		return nil
+	if err == nil && (a.offset < start[tp] || a.offset > end[tp]) {
+		return &OffsetOutOfRangeError{TP: tp, Offset: a.offset, LogStart: start[tp], End: end[tp]}
 	}
-	return &OffsetOutOfRangeError{TP: tp, Offset: a.offset, LogStart: start[tp], End: end[tp]}
+	return nil
 }

@@ -260,7 +260,11 @@ func TestATopicThatAppearsInTimeIsWritten(t *testing.T) {
 	w := e.c.NewWriter(WriterConfig{})
 	p := e.idempotent(w)
 	put(w, p, tp("soon", 0), Token{}, "v")
-	time.Sleep(30 * time.Millisecond)
+	e.eventually("an attempt that did not find it", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return p.queues[tp("soon", 0)].tries > 0
+	})
 	e.topic("soon", 1)
 	e.must(p.Wait(e.ctx))
 }
