@@ -132,3 +132,11 @@ func (c *controlShell) close() {
 		_ = c.writer.Close()
 	})
 }
+
+// logEnd asks for the end of the control log as of now: what was seen outside
+// the log is judged only once the log was read to it.
+func (i *instance) logEnd(ctx context.Context) (int64, error) {
+	tp := ids.TopicPartition{Topic: i.controlTopic}
+	ends, err := i.admin.ListOffsets(ctx, kafka.Latest, tp)
+	return ends[tp], err
+}

@@ -65,6 +65,9 @@ type deployment struct {
 	shared   *pebblestore.Shared
 
 	counters counters
+	// setbacks counts task failures since the last completed checkpoint; it
+	// belongs to the loop of the present instance.
+	setbacks int
 
 	topicsMu sync.Mutex
 	topics   map[string]int32 // partition counts of topics that records name

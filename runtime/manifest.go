@@ -231,8 +231,12 @@ func (i *instance) lookForLoss(e barrier.DoLookForLoss) {
 	i.background(func(ctx context.Context) {
 		i.retry(ctx, "look for traces of an earlier control log", func(ctx context.Context) error {
 			evidence, err := i.traces(ctx, e.Life)
+			if err != nil {
+				return err
+			}
+			end, err := i.logEnd(ctx)
 			if err == nil {
-				i.post(barrier.EvLossLooked{Evidence: evidence})
+				i.post(barrier.EvLossLooked{Evidence: evidence, LogEnd: end})
 			}
 			return err
 		})

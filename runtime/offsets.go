@@ -37,8 +37,11 @@ func (i *instance) checkOffsets(e barrier.DoCheckOffsets) {
 			if warning != "" {
 				i.log.Warn(warning)
 			}
-			i.post(barrier.EvOffsetsChecked{N: e.Ref.N, Refusal: refusal})
-			return nil
+			end, err := i.logEnd(ctx)
+			if err == nil {
+				i.post(barrier.EvOffsetsChecked{N: e.Ref.N, Refusal: refusal, LogEnd: end})
+			}
+			return err
 		})
 	})
 }
@@ -95,10 +98,11 @@ func judgeOffset(life ids.Life, n ids.CheckpointID, want int64, o kafka.Offset) 
 	return ""
 }
 
-// writeOffsets overwrites the group's offsets with the checkpoint's (R28). It
-// goes through a transaction of its own, because a plain commit is refused
-// while the group has members.
+// writeOffsets overwrites the group's offsets with the checkpoint's (R28), as a
+// member of the present generation, so that the write of an instance that was
+// replaced meanwhile is refused.
 func (i *instance) writeOffsets(e barrier.DoWriteOffsets) {
+	group := i.group.group
 	i.background(func(ctx context.Context) {
 		src, err := i.loadSource(ctx, e.Ref)
 		if err != nil {
@@ -117,8 +121,8 @@ func (i *instance) writeOffsets(e barrier.DoWriteOffsets) {
 				}
 			}
 			if len(list) > 0 {
-				if err := i.commitInTransaction(ctx, list); err != nil {
-					return err
+				if err := i.admin.CommitOffsets(ctx, i.cfg.ApplicationID, group.Membership(), list); err != nil {
+					return err // a rebalance: the next try carries the new generation
 				}
 			}
 			i.post(barrier.EvOffsetsWritten{N: e.Ref.N})
@@ -168,21 +172,4 @@ func (i *instance) mirrorOffsets(c *running) {
 			i.log.Debug("the group's offsets were not written; the next checkpoint does it", "error", err)
 		}
 	})
-}
-
-// commitInTransaction writes offsets in a transaction on an id that only this
-// instance uses for that.
-func (i *instance) commitInTransaction(ctx context.Context, list []kafka.Offset) error {
-	t := i.client.Transactions()
-	h, err := t.Init(ctx, i.cfg.ApplicationID+"-"+i.life.String()+"-"+i.self.String()+"-offsets", i.cfg.TransactionTimeout)
-	if err != nil {
-		return err
-	}
-	if err := t.AddOffsets(ctx, h, i.cfg.ApplicationID); err != nil {
-		return err
-	}
-	if err := t.CommitOffsets(ctx, h, i.cfg.ApplicationID, list); err != nil {
-		return err
-	}
-	return t.End(ctx, h, true)
 }

@@ -289,6 +289,8 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 
 // failTasks reports that tasks cannot go on; on the loop. Errors of the user's
 // code, data or set-up end the application, others lead to a rollback.
+//
+// A failure that comes back after every rollback must not go on for ever.
 func (i *instance) failTasks(r *run, list []ids.TaskID, err error) {
 	if i.run != r || i.ending {
 		return
@@ -297,9 +299,23 @@ func (i *instance) failTasks(r *run, list []ids.TaskID, err error) {
 		i.end(err)
 		return
 	}
+	if i.setbacks++; i.setbacks > maxSetbacks {
+		i.end(fmt.Errorf("gave up after %d rollbacks without a completed checkpoint in between; state and checkpoints are intact; the last failure: %w", maxSetbacks, err))
+		return
+	}
 	i.log.Error("tasks failed; rolling back to the last checkpoint", "tasks", taskNames(list), "error", err)
 	i.step(barrier.EvTaskFailed{Incarnation: r.inc, Tasks: barrier.NewTaskSet(list...), Error: err.Error()})
 }
+
+// maxSetbacks is how many failures in a row, without a completed checkpoint in
+// between, an application bears.
+const maxSetbacks = 20
+
+// passing hides what an error is made of, so that it counts as one that a
+// rollback may mend.
+type passing struct{ err error }
+
+func (p passing) Error() string { return p.err.Error() }
 
 // fatalForApp reports errors that a restart from the last checkpoint would meet
 // again.
@@ -394,8 +410,15 @@ func (r *run) Processed(_ *tasks.Task, n int) { r.i.counters.records.Add(int64(n
 // InputLost implements tasks.Protocol.
 func (r *run) InputLost(t *tasks.Task, tp ids.TopicPartition, err error) {
 	task := t.ID()
+	var out *kafka.OffsetOutOfRangeError
+	if _, internal := r.i.plan.Reader(tp.Topic); errors.As(err, &out) && internal && !slices.Contains(r.i.plan.Inputs(), tp.Topic) {
+		// This may be a zombie that reads what others have purged.
+		err = passing{r.inputAdvice(tp, err)}
+	} else {
+		err = r.inputAdvice(tp, err)
+	}
 	r.i.loop.post(func() {
-		r.i.failTasks(r, []ids.TaskID{task}, fmt.Errorf("task %s cannot read %s: %w", task, tp, r.inputAdvice(tp, err)))
+		r.i.failTasks(r, []ids.TaskID{task}, fmt.Errorf("task %s cannot read %s: %w", task, tp, err))
 	})
 }
 

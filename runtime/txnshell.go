@@ -307,18 +307,16 @@ func (s *txnShell) commit(e barrier.DoCommit) {
 // turns out lost.
 func (s *txnShell) readLog(e transactions.ReadLog) {
 	s.i.background(func(ctx context.Context) {
-		tp := ids.TopicPartition{Topic: s.i.controlTopic}
-		ok := s.i.retry(ctx, "find the end of the control log", func(ctx context.Context) error {
-			ends, err := s.i.admin.ListOffsets(ctx, kafka.Latest, tp)
+		s.i.retry(ctx, "find the end of the control log", func(ctx context.Context) error {
+			end, err := s.i.logEnd(ctx)
 			if err == nil {
 				s.i.loop.post(func() {
-					s.logEnds[e.Handle] = ends[tp]
+					s.logEnds[e.Handle] = end
 					s.answer(transactions.LogRead{Handle: e.Handle})
 				})
 			}
 			return err
 		})
-		_ = ok // the instance ended
 	})
 }
 
