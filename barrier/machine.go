@@ -117,7 +117,7 @@ func (m *Machine) observe(ev Event) {
 		m.lastRead, m.readUp = m.now, true
 		m.noteCaughtUp()
 	case EvLogLost:
-		m.fatal(fmt.Errorf("the control log lost records (%s): this application's history is damaged; see `tidegate repair`", e.Detail))
+		m.fatal(fmt.Errorf("the control log lost records (%s): this application's history is damaged and cannot be repaired by this version: restore the topic from a backup, or start under another application id", e.Detail))
 	case EvGeneration:
 		e.Members, e.Tasks = slices.Clone(e.Members), NewTaskSet(e.Tasks...)
 		slices.SortFunc(e.Members, ids.InstanceID.Compare)
@@ -144,7 +144,7 @@ func (m *Machine) observe(ev Event) {
 func (m *Machine) open(e EvLogOpened) {
 	m.opened, m.openEnd, m.lastRead, m.readUp = true, e.End, m.now, true
 	if e.Start != 0 {
-		m.fatal(fmt.Errorf("the control log begins at offset %d, not 0: it was trimmed, which this version of tidegate cannot read; see `tidegate repair`", e.Start))
+		m.fatal(fmt.Errorf("the control log begins at offset %d, not 0: it was trimmed, which this version of tidegate cannot read: restore the topic from a backup, or start under another application id", e.Start))
 		return
 	}
 	m.noteCaughtUp()
@@ -211,7 +211,25 @@ func (m *Machine) guard() {
 }
 
 func (m *Machine) otherTopology(other string) error {
-	return fmt.Errorf("application %q runs with another topology (fingerprint %s, this program's is %s): stop all its instances first, and start a changed topology under another application id; going on from its checkpoints with a changed topology is not supported by this version", m.cfg.App, other, m.cfg.Fingerprint)
+	e := &TopologyError{App: m.cfg.App, Theirs: other, Ours: m.cfg.Fingerprint}
+	if n := len(m.log.completed); n > 0 {
+		e.Last = m.log.completed[n-1].ref
+	}
+	return e
+}
+
+// TopologyError says that the application's history, or its running instances,
+// belong to another topology.
+type TopologyError struct {
+	App, Theirs, Ours string // fingerprints
+	// Last is the last completed checkpoint, whose manifest names the operators;
+	// the zero value when there is none.
+	Last CheckpointRef
+}
+
+// Error says what to do.
+func (e *TopologyError) Error() string {
+	return fmt.Sprintf("application %q runs with another topology (fingerprint %s, this program's is %s): stop all its instances first, and start a changed topology under another application id; going on from its checkpoints with a changed topology is not supported by this version", e.App, e.Theirs, e.Ours)
 }
 
 // self returns what the fold knows of this instance, or nil.

@@ -289,7 +289,7 @@ func (i *instance) perform(e barrier.Effect) {
 		i.setState(e.State)
 	case barrier.DoFatal:
 		i.group.leave()
-		i.end(e.Err)
+		i.end(i.withDifferences(e.Err))
 	case barrier.DoExit:
 		i.end(nil)
 	default:

@@ -167,3 +167,22 @@ func short(s string) string {
 	}
 	return s
 }
+
+// withDifferences adds to the refusal of a topology what differs: the operators
+// and serdes of the last checkpoint that this one lacks or reads otherwise.
+func (i *instance) withDifferences(err error) error {
+	var other *barrier.TopologyError
+	if !errors.As(err, &other) || other.Last.Manifest == "" || i.catalog == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(i.ctx, 10*time.Second)
+	defer cancel()
+	m, lerr := i.catalog.Load(ctx, other.Last.Manifest)
+	if lerr != nil {
+		return err // the refusal stands without the details
+	}
+	if diff := i.checkState(m); diff != nil {
+		return fmt.Errorf("%w; what differs: %w", err, diff)
+	}
+	return err
+}

@@ -128,6 +128,7 @@ func (s *S3Server) Env() []string {
 		"AWS_ACCESS_KEY_ID=" + s.AccessKey,
 		"AWS_SECRET_ACCESS_KEY=" + s.SecretKey,
 		"AWS_REGION=" + s.Region,
+		"AWS_ENDPOINT_URL_S3=" + s.Endpoint, // never the real one
 		"AWS_EC2_METADATA_DISABLED=true",
 	}
 }
