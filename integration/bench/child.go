@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ type childSettings struct {
 	stateDir                       string
 	storeDir, s3Endpoint, s3Bucket string
 	cpuProfile, memProfile         string
+	records                        int64 // processed, both hops together
 }
 
 // runChild runs the count topology until it is terminated.
@@ -53,7 +55,10 @@ func runChild(args []string) error {
 	if err != nil {
 		return err
 	}
-	return profiled(s, func() error { return app.Run(ctx) })
+	return profiled(&s, func() error {
+		defer func() { s.records = app.Health().Records }()
+		return app.Run(ctx)
+	})
 }
 
 // newApp builds the topology: re-key, count, write every update.
@@ -85,8 +90,21 @@ func (s childSettings) newApp(ctx context.Context) (*tidegate.App, error) {
 	return tidegate.New(topology, append(options, tidegate.WithCheckpointStore(store))...)
 }
 
+// allocationsPrefix begins the line by which a child reports its allocations.
+const allocationsPrefix = "allocations per record "
+
+// countAllocations reports every allocation of the process, from its start,
+// per record that went through both hops.
+func countAllocations(s childSettings) {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if through := s.records / 2; through > 0 {
+		fmt.Printf("%s%.3f\n", allocationsPrefix, float64(m.Mallocs)/float64(through))
+	}
+}
+
 // profiled runs f and writes the profiles that were asked for.
-func profiled(s childSettings, f func() error) error {
+func profiled(s *childSettings, f func() error) error {
 	if s.cpuProfile != "" {
 		out, err := os.Create(s.cpuProfile)
 		if err != nil {
@@ -99,6 +117,7 @@ func profiled(s childSettings, f func() error) error {
 		defer pprof.StopCPUProfile()
 	}
 	err := f()
+	countAllocations(*s)
 	if s.memProfile != "" {
 		out, createErr := os.Create(s.memProfile)
 		if createErr != nil {

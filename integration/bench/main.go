@@ -89,6 +89,9 @@ func run(s settings) error {
 			results[system] = append(results[system], r)
 			fmt.Printf("round %d %s %.0f records/s over %s, %d records checked, rss max %d MB, cpu %.1f s per million records\n",
 				round, system, r.rate, r.window.Round(100*time.Millisecond), r.records, r.rssMB, r.cpuPerMillion)
+			if r.allocations != "" {
+				fmt.Printf("round %d %s allocations per record %s\n", round, system, r.allocations)
+			}
 			if r.window < s.window {
 				fmt.Printf("round %d %s: the window is shorter than %s: the input ended; use more -records\n", round, system, s.window)
 			}

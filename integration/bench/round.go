@@ -35,6 +35,7 @@ type result struct {
 	records       int64
 	rssMB         int64
 	cpuPerMillion float64
+	allocations   string // per record; of tidegate only
 }
 
 func newBench(ctx context.Context, s settings, systems []string) (*bench, error) {
@@ -181,8 +182,23 @@ func (b *bench) round(ctx context.Context, system string, round int) (result, er
 	}
 	r := result{rssMB: u.peakMB(), cpuPerMillion: cpu / max(float64(atEnd), 1) * 1e6}
 	r.rate, r.window = c.rate(b.warmup, b.window)
+	r.allocations = reported(log, allocationsPrefix)
 	r.records, _, _, _ = c.seen()
 	return r, nil
+}
+
+// reported finds a line of a contestant's log by its prefix.
+func reported(log, prefix string) string {
+	b, err := os.ReadFile(log)
+	if err != nil {
+		return ""
+	}
+	_, rest, ok := strings.Cut(string(b), prefix)
+	if !ok {
+		return ""
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	return line
 }
 
 // ends describes where the topics of a failed round end.
