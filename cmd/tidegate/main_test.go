@@ -1,0 +1,19 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCommandsRefuseWithAdvice(t *testing.T) {
+	for _, name := range []string{"repair", "upgrade", "forfeit"} {
+		var out strings.Builder
+		if code := run([]string{name, "--application", "a"}, &out); code != 1 || !strings.Contains(out.String(), ": ") {
+			t.Errorf("%s: code %d, %q", name, code, out.String())
+		}
+	}
+	var out strings.Builder
+	if code := run([]string{"explode"}, &out); code != 2 || !strings.Contains(out.String(), "usage") {
+		t.Errorf("unknown command: code %d, %q", code, out.String())
+	}
+}
