@@ -119,6 +119,9 @@ func (i *instance) end(err error) {
 	i.endBy = time.Now().Add(endFor)
 	i.dropRun()
 	i.txns.step(transactions.Shutdown{})
+	if i.group != nil {
+		i.group.leave() // the others need not wait for the session timeout
+	}
 }
 
 // endFor bounds how long an ending instance waits for its aborts.
