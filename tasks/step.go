@@ -42,6 +42,7 @@ func (t *Task) pick() (*input, int64) {
 	var best *input
 	bestTime, second := int64(forever), int64(forever)
 	blocked := false
+	held, holding := t.aligner.MinHeld()
 	for _, in := range t.inputs {
 		if in.stopped {
 			// Its head waits for the control log; its time is unknown.
@@ -60,6 +61,10 @@ func (t *Task) pick() (*input, int64) {
 		}
 		ts := it.time()
 		switch {
+		case holding && ts > held && !in.spec.Internal:
+			// R9: nothing external above the smallest waiting record. It is
+			// passed over, not waited for: channels that owe their barrier are
+			// read on, else what waits would wait for ever.
 		case best == nil || ts < bestTime:
 			best, second, bestTime = in, bestTime, ts
 		case ts < second:
@@ -69,14 +74,8 @@ func (t *Task) pick() (*input, int64) {
 	if best == nil || blocked && !t.unblocked(best) {
 		return nil, 0
 	}
-	if !best.spec.Internal {
-		// R9: nothing external above the smallest waiting record.
-		if held, ok := t.aligner.MinHeld(); ok {
-			if bestTime > held {
-				return nil, 0
-			}
-			second = min(second, held)
-		}
+	if holding && !best.spec.Internal {
+		second = min(second, held)
 	}
 	return best, second
 }
