@@ -38,7 +38,6 @@ type instance struct {
 	wg      sync.WaitGroup // background work of the instance
 
 	machine *barrier.Machine
-	pool    *transactions.Pool
 	life    ids.Life
 	names   checkpoint.Names
 	catalog *checkpoint.Catalog

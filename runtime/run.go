@@ -40,8 +40,7 @@ type run struct {
 	dir        string
 	// producer writes repartition records (R8); set before any task is adopted.
 	producer *kafka.Producer
-	running  int // loop
-	attempt  int64
+	attempt  int64 // loop; numbers uploads, so that no name is put twice (R15)
 }
 
 // startTasks begins to restore what a Start gave this instance.
@@ -125,7 +124,14 @@ func (r *run) start(logEnd int64) {
 		if err == nil {
 			p := i.writer.NewProducer(kafka.ProducerOptions{ID: id, Epoch: epoch, OnFail: r.producerFailed})
 			ready := make(chan struct{})
-			i.loop.post(func() { r.producer = p; close(ready) })
+			i.loop.post(func() {
+				if r.revoked.Load() {
+					p.Close() // dropRun came first and saw no producer
+					return
+				}
+				r.producer = p
+				close(ready)
+			})
 			select {
 			case <-ready:
 			case <-r.ctx.Done():

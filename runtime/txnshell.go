@@ -26,7 +26,6 @@ type txnShell struct {
 	others    map[commitKey]*transactions.Finisher
 	logEnds   map[ids.TxnHandle]int64 // taken by ReadLog (R23)
 	wanted    int                     // transactional ids the pool ever asked for
-
 }
 
 type commitKey struct {
