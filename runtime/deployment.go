@@ -225,7 +225,7 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error
 	names = slices.Compact(names)
 	found, err := d.admin.DescribeTopics(ctx, false, names...)
 	if err != nil {
-		return d.withACLs(topo, fmt.Errorf("describe topics: %w", err))
+		return fmt.Errorf("describe topics: %w", err)
 	}
 	counts := map[string]int32{}
 	d.topicIDs = map[string][16]byte{}
@@ -248,7 +248,7 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error
 	}
 	internal, err := d.admin.EnsureTopics(ctx, specs...)
 	if err != nil {
-		return d.withACLs(topo, fmt.Errorf("create or verify internal topics: %w", err))
+		return fmt.Errorf("create or verify internal topics: %w", err)
 	}
 	for name, t := range internal {
 		d.topicIDs[name] = t.ID
@@ -259,13 +259,18 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error
 // controlRecordBytes is the largest control-log record: Start lists all tasks.
 const controlRecordBytes = 8 << 20
 
-// withACLs adds what the application must be allowed when access was denied.
-func (d *deployment) withACLs(topo *topology.Topology, err error) error {
-	if kafka.Classify(err) != kafka.ClassAuthorization {
-		return err
+// withACLs adds what the application must be allowed when Kafka denied access,
+// at the start or later.
+func withACLs(err error, application string, topo *topology.Topology) error {
+	var code transactions.Code
+	if errors.As(err, &code) {
+		switch code {
+		case transactions.TopicAuthorizationFailed, transactions.GroupAuthorizationFailed,
+			transactions.ClusterAuthorizationFailed, transactions.TxnIDAuthorizationFailed:
+			return &kafka.ACLError{Err: err, Required: kafka.RequiredACLs(application, topo.Inputs(), topo.Sinks())}
+		}
 	}
-	acls := kafka.RequiredACLs(d.cfg.ApplicationID, topo.Inputs(), topo.Sinks())
-	return fmt.Errorf("%w; the application needs these ACLs:\n  %s", err, strings.Join(acls, "\n  "))
+	return kafka.WithACLs(err, application, topo.Inputs(), topo.Sinks())
 }
 
 // partitionsOf finds the partition count of a topic that a record names.

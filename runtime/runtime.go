@@ -45,6 +45,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 		err = nil // stopped before it had begun
 	}
 	if err != nil {
+		err = withACLs(err, r.cfg.ApplicationID, r.topo)
 		r.cfg.Logger.Error("application failed", "application", r.cfg.ApplicationID, "error", err)
 		r.status.set(Failed, err)
 		return err

@@ -225,7 +225,7 @@ type ACLError struct {
 
 // Error lists the ACLs needed.
 func (e *ACLError) Error() string {
-	s := e.Err.Error() + "; the application needs these permissions:"
+	s := e.Err.Error() + "; the application needs these ACLs:"
 	for _, r := range e.Required {
 		s += "\n  " + r
 	}
