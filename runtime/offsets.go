@@ -157,6 +157,10 @@ func (i *instance) warnOfDoubles(ctx context.Context, n ids.CheckpointID, list [
 // at-least-once mode (R11). They are for lag monitors: a start takes the
 // checkpoint's, so a failure is only logged.
 func (i *instance) mirrorOffsets(c *running) {
+	group := i.group.group
+	if group == nil {
+		return // it left the group; the next checkpoint's owners write theirs
+	}
 	tag := transactions.OffsetMetadata(c.r.life, c.n)
 	var list []kafka.Offset
 	for _, p := range c.parts {
@@ -164,7 +168,7 @@ func (i *instance) mirrorOffsets(c *running) {
 			list = append(list, kafka.Offset{TP: e.TopicPartition, Offset: e.Offset, Metadata: tag})
 		}
 	}
-	member := i.group.group.Membership()
+	member := group.Membership()
 	i.background(func(ctx context.Context) {
 		try, cancel := context.WithTimeout(ctx, i.cfg.SessionTimeout)
 		defer cancel()
