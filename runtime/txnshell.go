@@ -221,8 +221,7 @@ func (s *txnShell) send(e transactions.Send) {
 		s.producers[e.Handle] = p
 	}
 	p.outstanding++
-	p.p.Enqueue(b, kafka.Token{})
-	p.p.Barrier(func(err error) {
+	p.p.EnqueueThen(b, kafka.Token{}, func(err error) {
 		s.i.loop.post(func() {
 			p.outstanding--
 			code := transactions.OK
