@@ -19,11 +19,12 @@ const groupProtocol = "tidegate-1"
 // groupShell is the instance's membership in the consumer group: it proposes
 // assignments and reports generations, nothing else (R4).
 type groupShell struct {
-	i      *instance
-	group  *kafka.Group   // nil while not a member; on the loop, as runs
-	runs   sync.WaitGroup // of Run, of this and former memberships
-	ctx    context.Context
-	cancel context.CancelFunc
+	mirrors sync.WaitGroup // offsets being written as a member (R11)
+	i       *instance
+	group   *kafka.Group   // nil while not a member; on the loop, as runs
+	runs    sync.WaitGroup // of Run, of this and former memberships
+	ctx     context.Context
+	cancel  context.CancelFunc
 
 	mu         sync.Mutex // guards what UserData reads on the group's goroutine
 	leaving    bool
@@ -168,6 +169,7 @@ func (g *groupShell) leave() {
 		defer g.i.wg.Done()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		g.mirrors.Wait()     // offsets are written as a member
 		_ = group.Leave(ctx) // the session timeout does it otherwise
 	}()
 }

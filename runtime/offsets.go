@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/checkpoint"
@@ -169,10 +170,12 @@ func (i *instance) mirrorOffsets(c *running) {
 		}
 	}
 	member := group.Membership()
-	i.background(func(ctx context.Context) {
-		try, cancel := context.WithTimeout(ctx, i.cfg.SessionTimeout)
+	i.group.mirrors.Add(1)
+	i.background(func(context.Context) { // also while the instance ends: leaving waits for it
+		defer i.group.mirrors.Done()
+		try, cancel := context.WithTimeout(context.Background(), min(i.cfg.SessionTimeout, 5*time.Second))
 		defer cancel()
-		if err := i.admin.CommitOffsets(try, i.cfg.ApplicationID, member, list); err != nil && ctx.Err() == nil {
+		if err := i.admin.CommitOffsets(try, i.cfg.ApplicationID, member, list); err != nil {
 			i.log.Debug("the group's offsets were not written; the next checkpoint does it", "error", err)
 		}
 	})
