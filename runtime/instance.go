@@ -60,7 +60,8 @@ type instance struct {
 	run         *run // what the latest Start gave; nil when stopped
 	checkpoints map[ids.CheckpointID]*running
 	ending      bool
-	endBy       time.Time // when waiting for aborts is given up
+	displacedBy ids.InstanceID // a later instance of the same name, if one ended this one
+	endBy       time.Time      // when waiting for aborts is given up
 	result      error
 }
 
@@ -161,6 +162,9 @@ func (d *deployment) runInstance(ctx context.Context) error {
 		i.step(barrier.EvTick{})
 	}, i.ended)
 	i.close()
+	if !i.displacedBy.IsZero() {
+		return fmt.Errorf("%w: %w", errBecomeNew, &displacedError{i.self, i.displacedBy})
+	}
 	return i.result
 }
 
@@ -286,6 +290,9 @@ func (i *instance) perform(e barrier.Effect) {
 		i.purge(e)
 	case barrier.DoBecomeNew:
 		i.log.Warn("this instance was declared dead; going on as a new one", "reason", e.Reason, "displaced by", e.DisplacedBy.String())
+		if !i.ending {
+			i.displacedBy = e.DisplacedBy
+		}
 		i.end(errBecomeNew)
 	case barrier.DoState:
 		i.setState(e.State)

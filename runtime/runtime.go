@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/state/pebblestore"
 	"github.com/tidegate/tidegate/topology"
 )
@@ -41,7 +43,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 		return errors.New("Run was called before: make a new App for another run")
 	}
 	err := r.runAll(ctx)
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if err != nil && ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		err = nil // stopped before it had begun
 	}
 	if err != nil {
@@ -74,7 +76,7 @@ func (r *Runtime) runAll(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil // stopping: what it had is taken over by others
 		}
-		if err := displaced.again(time.Now(), d.name, d.stateDir); err != nil {
+		if err := displaced.again(time.Now(), d.stateDir, err); err != nil {
 			return err
 		}
 		r.status.set(Joining, nil)
@@ -95,28 +97,44 @@ func (r *Runtime) Health() Health {
 func (r *Runtime) State() State { return r.status.get().State }
 
 // displacement notices that instances with one stable name displace each other
-// (R26).
+// (R26), and a process that is declared dead again and again.
 type displacement struct {
-	window time.Duration
-	times  []time.Time
+	window        time.Duration
+	dead, byOwner []time.Time
 }
 
 func newDisplacement(window time.Duration) *displacement { return &displacement{window: window} }
 
-// maxDisplaced is how often one process may become a new instance within a
-// transaction timeout before it counts as a fight over its name.
-const maxDisplaced = 20
+// Within a transaction timeout, a process becomes a new instance at most so
+// often: after silence, and because another one reports its name. Two that
+// share a name displace each other in turn, so the second time is proof.
+const (
+	maxDeclaredDead = 20
+	maxDisplaced    = 1
+)
 
-func (d *displacement) again(now time.Time, name, dir string) error {
-	keep := d.times[:0]
-	for _, t := range d.times {
-		if now.Sub(t) < d.window {
-			keep = append(keep, t)
-		}
+// displacedError says who took over whose name.
+type displacedError struct{ self, by ids.InstanceID }
+
+func (e *displacedError) Error() string {
+	return fmt.Sprintf("instance %s was displaced by %s", e.self, e.by)
+}
+
+// again counts the end of an instance; it returns an error when another one
+// would not end better.
+func (d *displacement) again(now time.Time, dir string, cause error) error {
+	recent := func(times []time.Time) []time.Time {
+		keep := slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) >= d.window })
+		return append(keep, now)
 	}
-	d.times = append(keep, now)
-	if len(d.times) > maxDisplaced {
-		return fmt.Errorf("this process was declared dead %d times within %v: is another one running with instance name %q, or is it too slow for its session timeout? give each process its own WithInstanceName or WithStateDir (this one's: %s)", len(d.times), d.window, name, dir)
+	if by := (*displacedError)(nil); errors.As(cause, &by) {
+		if d.byOwner = recent(d.byOwner); len(d.byOwner) > maxDisplaced {
+			return fmt.Errorf("two processes share one instance name: %w, for the second time within %v: give each its own WithInstanceName or WithStateDir (this one's: %s)", by, d.window, dir)
+		}
+		return nil
+	}
+	if d.dead = recent(d.dead); len(d.dead) > maxDeclaredDead {
+		return fmt.Errorf("this process was declared dead %d times within %v: it is too slow for its session timeout, or paused too often: raise WithSessionTimeout or give it more processor", len(d.dead), d.window)
 	}
 	return nil
 }
