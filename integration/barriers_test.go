@@ -249,4 +249,3 @@ func TestAlignmentBoundOfOneByte(t *testing.T) {
 	}
 	l.running(committed)
 }
-

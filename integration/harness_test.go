@@ -341,7 +341,6 @@ func phaseHook(f func(string)) tidegate.Option {
 	return func(c *runtime.Config) { c.TestRules.Phase = f }
 }
 
-
 // hookHandler is a slog handler that hands every line to a function, too.
 type hookHandler struct {
 	slog.Handler
@@ -373,21 +372,28 @@ func (h *hookHandler) WithAttrs(list []slog.Attr) slog.Handler {
 }
 
 // control returns the records of the control log so far.
-func (l *lab) control() (out []barrier.Record) {
-	l.Helper()
+func (l *lab) control(ctx context.Context) (out []barrier.Record, err error) {
 	tp := ids.TopicPartition{Topic: l.base.App + "-control"}
-	end, err := l.client.K.Admin().ListOffsets(l.ctx, kafka.Latest, tp)
-	l.must(err)
+	end, err := l.client.K.Admin().ListOffsets(ctx, kafka.Latest, tp)
+	if err != nil {
+		return nil, err
+	}
 	r, err := l.client.Read(tp.Topic, 1, false)
-	l.must(err)
+	if err != nil {
+		return nil, err
+	}
 	defer r.Close()
-	l.must(r.Await(l.ctx, func() bool { return int64(r.Count()) >= end[tp] }))
+	if err := r.Await(ctx, func() bool { return int64(r.Count()) >= end[tp] }); err != nil {
+		return nil, err
+	}
 	for _, m := range r.All()[0] {
 		rec, err := barrier.DecodeRecord(m.Value)
-		l.must(err)
+		if err != nil {
+			return nil, err
+		}
 		out = append(out, rec)
 	}
-	return out
+	return out, nil
 }
 
 // dump logs the end of the control log when the test failed.
@@ -395,7 +401,12 @@ func (l *lab) dump() {
 	if !l.Failed() || l.ctx.Err() != nil {
 		return
 	}
-	list := l.control()
+	ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)
+	defer cancel()
+	list, err := l.control(ctx)
+	if err != nil {
+		l.Logf("control log: %v", err)
+	}
 	for i, r := range list {
 		if i >= len(list)-30 {
 			text := fmt.Sprintf("%+v", r.Body)

@@ -56,7 +56,8 @@ func (s *Store) byCode(code string) (checkpoint.Kind, string) {
 		return checkpoint.KindUnavailable, ""
 	case "AccessDenied", "AllAccessDisabled":
 		return checkpoint.KindDenied, "the credentials lack a right: s3:ListBucket on the bucket; s3:GetObject, s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload on its objects"
-	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
+	case "InvalidAccessKeyId", "XAdminUserNotFound", // the latter by versitygw, with status 404
+		"SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired":
 		return checkpoint.KindDenied, "the credentials are wrong or expired"
 	case "RequestTimeTooSkewed":
 		return checkpoint.KindDenied, "this machine's clock is wrong: set it"
