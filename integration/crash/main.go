@@ -273,6 +273,25 @@ func (h *harness) report() error {
 	case h.failed != nil:
 		return h.failed
 	}
+	return h.enough(aborts)
+}
+
+// longRun is how long the chaos must last for every phase to be hit.
+const longRun = 10 * time.Minute
+
+// enough reports what a long run did not try: then its zeros prove little.
+func (h *harness) enough(aborts int64) error {
+	if h.opts.duration < longRun {
+		return nil
+	}
+	for _, p := range phases {
+		if h.stats.kills[p] == 0 {
+			return fmt.Errorf("no instance was killed while %s: run longer, or with another seed", p)
+		}
+	}
+	if aborts <= 0 {
+		return errors.New("no aborted record was seen by a read_uncommitted reader: nothing was rolled back, or the reader did not see it")
+	}
 	return nil
 }
 
