@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/tidegate/tidegate/checkpoint"
 	"github.com/tidegate/tidegate/embedded"
 	"github.com/tidegate/tidegate/internal/testkit"
+	"github.com/tidegate/tidegate/runtime"
 	"github.com/tidegate/tidegate/serde"
 	"github.com/tidegate/tidegate/state"
 )
@@ -406,6 +409,65 @@ func TestBrokerComesLate(t *testing.T) {
 	b = up()
 	t.Cleanup(func() { _ = b.Close() })
 	c.produce("in", words(500, 20, 2)...)
+	c.await(out, 1000)
+	a.close()
+	checkRunning(t, out.All())
+}
+
+// failingEngine is a state engine whose snapshots fail with an error.
+type failingEngine struct {
+	state.Engine
+	fail *atomic.Pointer[error]
+}
+
+func (e failingEngine) Snapshot(dir string) (state.Snapshot, error) {
+	if err := e.fail.Load(); err != nil {
+		return state.Snapshot{}, *err
+	}
+	return e.Engine.Snapshot(dir)
+}
+
+// TestDiskFull: no space for local state ends the application with an error that
+// says what helps; nothing is lost or doubled. That Pebble reports a full disk as
+// such is tested in state/pebblestore.
+func TestDiskFull(t *testing.T) {
+	c := newCluster(t, map[string]int32{"in": 2, "out": 2})
+	out := c.reader("out", 2)
+	var fail atomic.Pointer[error]
+	disk := func(rc *runtime.Config) {
+		rc.TestRules.Engine = func(e state.Engine) state.Engine { return failingEngine{e, &fail} }
+	}
+	c.produce("in", words(500, 20, 2)...)
+	a := c.start(c.app(counting(t, "in", "out"), "a", disk))
+	c.await(out, 500)
+	full := state.Wrap(filepath.Join(c.dir, "a"), &fs.PathError{Op: "write", Path: "000007.sst", Err: syscall.ENOSPC})
+	fail.Store(&full)
+	c.produce("in", words(500, 20, 2)...)
+	a.fails("no space left", filepath.Join(c.dir, "a"), "free space")
+	require.ErrorIs(t, a.err, state.ErrDiskFull)
+	fail.Store(nil)
+	a = c.start(c.app(counting(t, "in", "out"), "a", disk))
+	c.await(out, 1000)
+	a.close()
+	checkRunning(t, out.All())
+}
+
+// TestLocalStateFailsWhileRunning: state that turns out damaged in the middle is
+// wiped and restored from the checkpoint, without a restart of the process.
+func TestLocalStateFailsWhileRunning(t *testing.T) {
+	c := newCluster(t, map[string]int32{"in": 2, "out": 2})
+	out := c.reader("out", 2)
+	var fail atomic.Pointer[error]
+	c.produce("in", words(500, 20, 2)...)
+	a := c.start(c.app(counting(t, "in", "out"), "a", func(rc *runtime.Config) {
+		rc.TestRules.Engine = func(e state.Engine) state.Engine { return failingEngine{e, &fail} }
+	}))
+	c.await(out, 500)
+	bad := state.Corrupted(filepath.Join(c.dir, "a"), errors.New("checksum of block 3"))
+	fail.Store(&bad)
+	c.produce("in", words(500, 20, 2)...)
+	require.Eventually(t, func() bool { return a.State() != tidegate.Running }, 30*time.Second, time.Millisecond)
+	fail.Store(nil)
 	c.await(out, 1000)
 	a.close()
 	checkRunning(t, out.All())
