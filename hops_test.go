@@ -93,6 +93,39 @@ func TestTwoHopsTwoInstances(t *testing.T) {
 	}
 }
 
+// Two applications in one process share nothing: the second reads what the
+// first writes.
+func TestTwoApplicationsInOneProcess(t *testing.T) {
+	c := newCluster(t, map[string]int32{"in": 2, "mid": 2, "out": 2})
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	const n = 2000
+	if err := c.client.Produce(ctx, "in", words(n, 50, 2)); err != nil {
+		t.Fatal(err)
+	}
+	b := tidegate.NewBuilder()
+	b.Stream("mid", serde.String(), serde.Int64()).
+		GroupByKey("again").
+		Count("counts").
+		ToStream().
+		To("out")
+	second, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.run(c.app(counting(t, "in", "mid"), "a"))
+	c.run(c.app(second, "b", tidegate.WithApplicationID("other")))
+	out, err := c.client.Read("out", 2, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if err := out.Await(ctx, func() bool { return out.Count() >= n }); err != nil {
+		t.Fatal(err)
+	}
+	checkRunning(t, out.All())
+}
+
 // At least once: without a failure nothing is doubled, output needs no
 // transaction, and the group's offsets follow the checkpoints.
 func TestAtLeastOnce(t *testing.T) {
