@@ -21,19 +21,28 @@ type controlShell struct {
 	once   sync.Once
 }
 
-// openControl finds the log's ends and begins to read.
-func openControl(i *instance) (*controlShell, error) {
+// openControl finds the log's ends and begins to read. A cluster that does not
+// answer is waited for, until ctx ends: this may be an instance that begins anew
+// in the middle of an outage.
+func openControl(ctx context.Context, i *instance) (*controlShell, error) {
 	tp := ids.TopicPartition{Topic: i.controlTopic, Partition: 0}
-	ctx, cancel := context.WithTimeout(i.ctx, 30*time.Second)
-	defer cancel()
-	first, err := i.admin.ListOffsets(ctx, kafka.Earliest, tp)
-	if err != nil {
-		return nil, fmt.Errorf("find the start of the control log: %w", err)
+	var first, last map[ids.TopicPartition]int64
+	for {
+		err := i.attempt(ctx, func(ctx context.Context) (err error) {
+			if first, err = i.admin.ListOffsets(ctx, kafka.Earliest, tp); err == nil {
+				last, err = i.admin.ListOffsets(ctx, kafka.Latest, tp)
+			}
+			return err
+		})
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || permanent(err) {
+			return nil, fmt.Errorf("find the ends of the control log: %w", err)
+		}
+		i.log.Warn("the control log cannot be reached; retrying", "error", err)
 	}
-	last, err := i.admin.ListOffsets(ctx, kafka.Latest, tp)
-	if err != nil {
-		return nil, fmt.Errorf("find the end of the control log: %w", err)
-	}
+	var err error
 	c := &controlShell{i: i, writer: i.client.NewLogWriter(i.controlTopic), queue: make(chan barrier.Record, 64)}
 	i.post(barrier.EvLogOpened{Start: first[tp], End: last[tp]})
 	c.reader, err = i.client.NewLogReader(kafka.LogReaderConfig{
@@ -44,6 +53,13 @@ func openControl(i *instance) (*controlShell, error) {
 	}
 	i.background(c.write)
 	return c, nil
+}
+
+// attempt bounds one try.
+func (i *instance) attempt(ctx context.Context, op func(context.Context) error) error {
+	try, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return op(try)
 }
 
 // read hands records to the machine, on the reader's goroutine.

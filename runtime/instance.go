@@ -143,7 +143,7 @@ func (d *deployment) runInstance(ctx context.Context) error {
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	defer i.cancel()
 	d.status.update(func(h *Health) { h.Instance, h.Tasks = i.self.String(), nil })
-	if err := i.open(); err != nil {
+	if err := i.open(ctx); err != nil {
 		i.close()
 		return err
 	}
@@ -173,7 +173,7 @@ func (d *deployment) runInstance(ctx context.Context) error {
 const restoreNonce = "option"
 
 // open makes the parts of the instance; close undoes it in any state.
-func (i *instance) open() error {
+func (i *instance) open(ctx context.Context) error {
 	machine, err := barrier.NewMachine(i.machineConfig())
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (i *instance) open() error {
 		i.workers = append(i.workers, tasks.NewWorker(i.fetcher, i.congested))
 	}
 	i.group = newGroupShell(i)
-	i.control, err = openControl(i)
+	i.control, err = openControl(ctx, i)
 	if err != nil {
 		return err
 	}

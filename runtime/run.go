@@ -196,7 +196,9 @@ func (r *run) startTask(t ids.TaskID, src *source, have map[ids.TopicPartition]b
 		}
 		return err
 	}
+	taken := make(chan struct{})
 	i.loop.post(func() {
+		close(taken)
 		if r.revoked.Load() {
 			task.Discard()
 			return
@@ -209,6 +211,15 @@ func (r *run) startTask(t ids.TaskID, src *source, have map[ids.TopicPartition]b
 			})
 		})
 	})
+	select {
+	case <-taken:
+	case <-i.loop.done: // nobody takes it any more
+		select {
+		case <-taken:
+		default:
+			task.Discard()
+		}
+	}
 	return nil
 }
 
@@ -338,7 +349,7 @@ func fatalForApp(err error) bool {
 }
 
 func (r *run) producerFailed(err error) {
-	r.i.loop.post(func() { r.i.failTasks(r, r.tasks, fmt.Errorf("write repartition records: %w", err)) })
+	r.i.loop.post(func() { r.i.failTasks(r, r.tasks, fmt.Errorf("write records: %w", err)) })
 }
 
 // sinkFailed reports a refused sink batch that only the user can mend.
