@@ -179,7 +179,7 @@ func TestControlLogDeleted(t *testing.T) {
 	a.close()
 	l.must(l.client.K.Admin().DeleteTopics(l.ctx, l.base.App+"-control"))
 	err := l.run("a").wait(60 * time.Second)
-	l.wantError(err, "the log was lost", "repair", l.base.App)
+	l.wantError(err, "the log was lost", "application id", l.base.App)
 	l.deleteOffsets()
 	err = l.run("a").wait(60 * time.Second)
 	l.wantError(err, "the log was lost", "checkpoint store", "holds checkpoint")
