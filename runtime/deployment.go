@@ -42,6 +42,9 @@ type TestRules struct {
 	// Phase, when set, hears in which phase of a checkpoint the instance is, so
 	// that a test can kill it there.
 	Phase func(phase string)
+	// Engine, when set, puts something between tasks and their state, so that a
+	// test can make the disk fail.
+	Engine func(state.Engine) state.Engine
 }
 
 // deployment is what all instances of one Run have in common: configuration,
@@ -71,6 +74,7 @@ type deployment struct {
 
 	topicsMu sync.Mutex
 	topics   map[string]int32 // partition counts of topics that records name
+	limits   map[string]tasks.Limit
 }
 
 type counters struct {
@@ -81,7 +85,7 @@ type counters struct {
 // deploy connects, checks and creates everything that instances need. Each
 // error says what to do.
 func deploy(ctx context.Context, cfg Config, topo *topology.Topology, st *status) (d *deployment, err error) {
-	d = &deployment{cfg: cfg, status: st, controlTopic: cfg.ApplicationID + "-control", topics: map[string]int32{}}
+	d = &deployment{cfg: cfg, status: st, controlTopic: cfg.ApplicationID + "-control", topics: map[string]int32{}, limits: map[string]tasks.Limit{}}
 	defer func() {
 		if err != nil {
 			d.close()
@@ -297,18 +301,47 @@ func (d *deployment) partitionsOf(topic string) (int32, error) {
 	return t.Partitions, nil
 }
 
+// limitOf finds what a sink topic takes at once, so that batches can be made to
+// fit. Where it may not be read, or is no number, the broker alone judges.
+func (d *deployment) limitOf(topic string) tasks.Limit {
+	d.topicsMu.Lock()
+	defer d.topicsMu.Unlock()
+	if l, ok := d.limits[topic]; ok {
+		return l
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var l tasks.Limit
+	found, err := d.admin.DescribeTopics(ctx, true, topic)
+	if err == nil {
+		l.Bytes, err = strconv.Atoi(found[topic].Configs["max.message.bytes"])
+	}
+	if err != nil {
+		d.cfg.Logger.Warn("cannot find out the largest batch of a topic; the broker alone judges", "topic", topic, "error", err)
+		l.Bytes = 0
+	}
+	l.Strict = l.Bytes > 0 && d.codec == kafka.Codec(0) // none
+	d.limits[topic] = l
+	return l
+}
+
 func (d *deployment) envConfig(share int) tasks.EnvConfig {
 	return tasks.EnvConfig{
 		Topology: d.plan, CacheBytes: d.cfg.CacheBytes / int64(max(share, 1)),
-		MaySkip: d.cfg.maySkip, Metrics: &d.counters.operators, Partitions: d.partitionsOf,
+		MaySkip: d.cfg.maySkip, Metrics: &d.counters.operators, Partitions: d.partitionsOf, Limit: d.limitOf,
 	}
 }
 
-func (d *deployment) openEngine(dir string) (state.Engine, error) {
+func (d *deployment) openEngine(dir string) (e state.Engine, err error) {
 	if d.cfg.StateStore == Memory {
-		return memory.Open(dir)
+		e, err = memory.Open(dir)
+	} else {
+		e, err = pebblestore.Open(d.shared, dir, pebblestore.Options{})
 	}
-	return pebblestore.Open(d.shared, dir, pebblestore.Options{})
+	if wrap := d.cfg.TestRules.Engine; wrap != nil && err == nil {
+		e = wrap(e)
+	}
+	return e, err
 }
 
 // workerOf gives a task its worker: the same one at every start, so that the

@@ -20,6 +20,8 @@ type EnvConfig struct {
 	// Partitions resolves a topic that a record names itself (To with a topic
 	// per record); it may ask the cluster and so blocks the worker, once a topic.
 	Partitions func(topic string) (int32, error)
+	// Limit returns what a sink topic takes at once; nil for no limits.
+	Limit func(topic string) Limit
 }
 
 // taskEnv implements operators.Env.
@@ -50,7 +52,11 @@ func (e *taskEnv) Output(topic string, internal bool) (operators.Output, error) 
 			return nil, fmt.Errorf("%w: topic %q: %w", operators.ErrRefused, topic, err)
 		}
 	}
-	return e.t.addOutput(OutputSpec{Topic: topic, Internal: internal, Partitions: n}), nil
+	spec := OutputSpec{Topic: topic, Internal: internal, Partitions: n}
+	if !internal && e.cfg.Limit != nil {
+		spec.Limit = e.cfg.Limit(topic)
+	}
+	return e.t.addOutput(spec), nil
 }
 
 func (e *taskEnv) Fail(err *operators.RecordError) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/operators"
 	"github.com/tidegate/tidegate/record"
 )
 
@@ -23,6 +24,7 @@ type output struct {
 	t        *Task
 	topic    string
 	internal bool
+	limit    Limit
 	parts    []outPart
 }
 
@@ -69,6 +71,15 @@ func (o *output) Append(partition int32, key, value []byte, null record.Null, ts
 		value = []byte{}
 	}
 	p := &o.parts[partition]
+	size := recordBytes(key, value, h)
+	if o.limit.Strict && size+leastOverhead > o.limit.Bytes {
+		return fmt.Errorf("%w: it has %d bytes, but topic %s takes no more than %d: raise max.message.bytes of the topic, or write smaller records", operators.ErrRefused, size, o.topic, o.limit.Bytes)
+	}
+	if p.batch != nil && (!p.batch.Fits(size) || o.limit.Bytes > 0 && p.batch.Bytes()+size+recordOverhead > o.limit.Bytes) {
+		// A large record goes alone, lest a batch exceed what the topic takes
+		// though each record does not.
+		o.flush(p)
+	}
 	b := o.open(p)
 	if o.internal && (!p.dataSinceHeader || len(h) > 0 && h[0].Key == barrier.HeaderKey) {
 		// A user's header of that key must not be taken for ours.
@@ -82,6 +93,21 @@ func (o *output) Append(partition int32, key, value []byte, null record.Null, ts
 		o.flush(p)
 	}
 	return nil
+}
+
+// Encoded sizes beside keys, values and headers: at most for one more record,
+// and at least for a batch with one record.
+const (
+	recordOverhead = 40
+	leastOverhead  = 68
+)
+
+func recordBytes(key, value []byte, h record.Headers) int {
+	n := len(key) + len(value)
+	for i := range h {
+		n += len(h[i].Key) + len(h[i].Value)
+	}
+	return n
 }
 
 // open returns the partition's builder, taking a new one when there is none.

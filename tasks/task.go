@@ -17,6 +17,16 @@ type OutputSpec struct {
 	Topic      string
 	Internal   bool
 	Partitions int32
+	Limit      Limit
+}
+
+// Limit is what a topic takes at once. The zero Limit is none.
+type Limit struct {
+	// Bytes is max.message.bytes, for a batch as it is sent.
+	Bytes int
+	// Strict: batches are not compressed, so a record above the limit is refused
+	// for certain.
+	Strict bool
 }
 
 // Spec is what a task is made of.
@@ -122,6 +132,7 @@ func New(spec Spec, protocol Protocol, restored Restored, env EnvConfig) (*Task,
 
 func (t *Task) addOutput(s OutputSpec) *output {
 	o := newOutput(t, s.Topic, s.Internal, s.Partitions)
+	o.limit = s.Limit
 	t.outputs[s.Topic] = o
 	if s.Internal {
 		t.repartition = append(t.repartition, o)
