@@ -196,7 +196,8 @@ var AllowDuplicates DuplicatesAllowed
 
 // RestoreFrom starts from an older completed checkpoint instead of the last
 // one. Output after it is already committed and will be written again: the
-// doubled span is logged, and later checkpoints are retired.
+// doubled span is logged, and later checkpoints are retired. It is done once: a
+// start that still has the option goes on from the last checkpoint and says so.
 func RestoreFrom(checkpoint int64, _ DuplicatesAllowed) Option {
 	return func(c *runtime.Config) { c.RestoreFrom, c.AllowDuplicates = &checkpoint, true }
 }
