@@ -95,6 +95,14 @@ func (c *Context) recordError(kind ErrorKind, err error) *RecordError {
 	}
 }
 
+// panicError is the error of a panic outside of any record.
+func panicError(p any) error {
+	if err, ok := p.(error); ok {
+		return fmt.Errorf("user function panicked: %w\n%s", err, debug.Stack())
+	}
+	return fmt.Errorf("user function panicked: %v\n%s", p, debug.Stack())
+}
+
 // RecoverError turns the value of a recovered panic into the error of the
 // record that was being processed, and undoes a half-done aggregation. It must
 // be called in the deferred function, so that the stack is still there.

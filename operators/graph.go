@@ -34,7 +34,9 @@ type Graph struct {
 // Instantiate builds a subtopology for the task of env. Processors are
 // initialised; stores must hold what a restore puts there. The subtopology is
 // one of a Resolved topology.
-func Instantiate(sub *topology.Subtopology, env Env) (*Graph, error) {
+//
+// User code may panic here, too: that is an error like any other.
+func Instantiate(sub *topology.Subtopology, env Env) (graph *Graph, err error) {
 	res := sub.Resolved()
 	if res == nil {
 		return nil, errors.New("instantiate: the subtopology is not resolved: take it from Topology.Resolve")
@@ -46,10 +48,18 @@ func Instantiate(sub *topology.Subtopology, env Env) (*Graph, error) {
 		g: g, sub: sub,
 		stores: map[string]any{}, ins: map[*topology.Node]any{}, getters: map[*topology.Node]any{},
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("step %q: init: %w", b.node.Label(), panicError(p))
+		}
+		if err != nil {
+			graph, err = nil, errors.Join(err, g.Close())
+		}
+	}()
 	for _, n := range sub.Nodes {
 		in, err := b.in(n)
 		if err != nil {
-			return nil, errors.Join(err, g.Close())
+			return nil, err
 		}
 		src, ok := in.(SourceFunc)
 		if !ok {
@@ -105,10 +115,20 @@ func (g *Graph) Flush(*Context) error {
 func (g *Graph) Close() error {
 	var errs []error
 	for i := len(g.close) - 1; i >= 0; i-- {
-		errs = append(errs, g.close[i]())
+		errs = append(errs, closeOne(g.close[i]))
 	}
 	g.close = nil
 	return errors.Join(errs...)
+}
+
+// closeOne keeps a processor whose Close panics from taking the others along.
+func closeOne(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("close: %w", panicError(p))
+		}
+	}()
+	return f()
 }
 
 // Build is the state of one Instantiate.

@@ -40,6 +40,9 @@ func (t *Timer) Cancel() {
 // unset is the due time of a wall-clock timer that has not seen the clock.
 const unset = math.MinInt64
 
+// never is the due time of a timer that does not fire any more.
+const never = math.MaxInt64
+
 type timers struct {
 	all                []*Timer
 	expiries           []*expiry
@@ -54,7 +57,7 @@ func (ts *timers) add(t *Timer, streamTime int64) *Timer {
 	case t.kind == WallClock:
 		t.due = unset
 	case streamTime >= 0:
-		t.due = floor(streamTime, t.every) + t.every
+		t.due = floor(clampTime(streamTime), t.every) + t.every
 	}
 	ts.all = append(ts.all, t)
 	ts.findDue()
@@ -130,7 +133,7 @@ func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
 	for {
 		var t *Timer
 		for _, x := range ts.all {
-			if !x.cancelled && x.kind == kind && x.due <= now && (t == nil || x.due < t.due) {
+			if !x.cancelled && x.kind == kind && x.due <= now && x.due != never && (t == nil || x.due < t.due) {
 				t = x
 			}
 		}
@@ -166,7 +169,10 @@ func (ts *timers) compact() {
 
 func (t *Timer) next(now int64) {
 	if t.kind == StreamTime {
-		t.due = floor(now, t.every) + t.every
+		// Behind maxTime the timer has fired for the last time.
+		if t.due = floor(clampTime(now), t.every) + t.every; t.due <= now {
+			t.due = never
+		}
 		return
 	}
 	t.due = now + t.every
@@ -185,7 +191,7 @@ func (g *Graph) SnapshotTimers() []byte {
 		}
 		due := t.due
 		if t.cancelled {
-			due = math.MaxInt64
+			due = never
 		}
 		dst = binary.AppendUvarint(dst, uint64(len(t.node)))
 		dst = append(dst, t.node...)

@@ -149,3 +149,22 @@ func TestExpiryDropsEachWindowOnce(t *testing.T) {
 	}
 	require.Equal(t, []int64{-19, -9, 1, 11, 21, 31, 41}[:7], append([]int64{}, drops...))
 }
+
+// Any int64 may come as a timestamp: nothing fires or loops for ever.
+func TestTimesAtTheEndsOfTheirRange(t *testing.T) {
+	for _, now := range []int64{math.MinInt64, math.MinInt64 + 1, -1, maxTime, math.MaxInt64 - 1, math.MaxInt64} {
+		g, c := timerGraph()
+		fired := 0
+		g.timers.add(&Timer{node: "p", every: 10, kind: StreamTime, f: func(*Context, int64) error { fired++; return nil }}, now)
+		e := newExpiry(Windows{Size: 10, Grace: 5}, func(before int64) error {
+			require.LessOrEqual(t, before, clampTime(now)+1)
+			return nil
+		})
+		g.timers.expire(e)
+		for range 3 {
+			require.NoError(t, g.Punctuate(c, now))
+		}
+		require.LessOrEqual(t, fired, 1)
+		require.False(t, Windows{Size: 10, Grace: 5}.closed(floor(clampTime(now), 10), now), now)
+	}
+}

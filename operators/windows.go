@@ -20,6 +20,16 @@ func (w Windows) advance() int64 {
 	return w.Size
 }
 
+// Operators reckon with times between these: any int64 may come as a record's
+// timestamp, and window bounds and due times beyond it must not overflow. The
+// record keeps its own.
+const (
+	maxTime = math.MaxInt64 / 4
+	minTime = -maxTime
+)
+
+func clampTime(t int64) int64 { return min(max(t, minTime), maxTime) }
+
 // floor is the largest multiple of step that is not above t.
 func floor(t, step int64) int64 {
 	r := t % step
@@ -31,7 +41,7 @@ func floor(t, step int64) int64 {
 
 // closed reports whether stream time passed the window's end plus grace.
 func (w Windows) closed(start, streamTime int64) bool {
-	return start <= streamTime-w.Grace-w.Size
+	return start <= clampTime(streamTime)-w.Grace-w.Size
 }
 
 // expiry drops closed windows from a store when stream time closes new ones.
@@ -51,6 +61,7 @@ func (e *expiry) advance(streamTime int64) error {
 	if streamTime < e.due {
 		return nil
 	}
+	streamTime = clampTime(streamTime)
 	step := e.w.advance()
 	last := floor(streamTime-e.w.Grace-e.w.Size, step)
 	if last > e.dropped {
@@ -112,12 +123,13 @@ func (a *windowAgg[K, V, A, WK]) process(c *Context, k K, v V, n record.Null) er
 	}
 	ts, h := c.Timestamp, c.Headers
 	step := a.w.advance()
-	last := floor(ts, step)
+	at := clampTime(ts)
+	last := floor(at, step)
 	if a.w.closed(last, c.StreamTime) {
-		a.m.late(c.StreamTime - ts)
+		a.m.late(clampTime(c.StreamTime) - at)
 		return nil
 	}
-	for start := floor(ts-a.w.Size, step) + step; start <= last; start += step {
+	for start := floor(at-a.w.Size, step) + step; start <= last; start += step {
 		if a.w.closed(start, c.StreamTime) {
 			continue
 		}

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"regexp"
 	stdruntime "runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/tidegate/tidegate/checkpoint"
+	"github.com/tidegate/tidegate/internal/kafka"
 )
 
 // Mode is the fault-tolerance protocol.
@@ -171,7 +173,86 @@ func (c Config) withDefaults() Config {
 	if c.OnFailure == nil {
 		c.OnFailure = func(error) FailureAction { return Fail }
 	}
+	c.OnFailure = guardHandler(c.OnFailure, c.Logger)
+	c.StateListener = guardListener(c.StateListener, c.Logger)
 	return c
+}
+
+// validateSizes refuses what is below zero; zero was replaced by the default.
+func (c Config) validateSizes(bad func(format string, args ...any)) {
+	for _, x := range []struct {
+		option string
+		value  int64
+	}{
+		{"WithCacheBytes(%d)", c.CacheBytes}, {"WithAlignmentBytes(%d)", c.AlignmentBytes},
+		{"WithBufferBytes(%d, …)", c.FetchBytes}, {"WithBufferBytes(…, %d)", c.ProduceBytes},
+		{"WithRetainedCheckpoints(%d)", int64(c.RetainCheckpoints)},
+	} {
+		if x.value < 1 {
+			bad(x.option+": want at least 1, or 0 for the default", x.value)
+		}
+	}
+	for _, x := range []struct {
+		option string
+		value  time.Duration
+	}{
+		{"WithTransactionTimeout(%v)", c.TransactionTimeout}, {"WithExpectedRestart(%v)", c.ExpectedRestart},
+		{"WithShutdownDeadline(%v)", c.ShutdownDeadline}, {"WithIdleTimeout(%v)", c.IdleTimeout},
+	} {
+		if x.value < time.Millisecond {
+			bad(x.option+": want at least 1ms, or 0 for the default", x.value)
+		}
+	}
+	if c.ReplicationFactor < -1 {
+		bad("WithReplicationFactor(%d): want 1 or more, or -1 for the broker's default", c.ReplicationFactor)
+	}
+}
+
+// validateChoices refuses values that are none of an option's constants.
+func (c Config) validateChoices(bad func(format string, args ...any)) {
+	if c.Mode != Barrier && c.Mode != Changelog {
+		bad("WithMode(%d): want Barrier or Changelog", int(c.Mode))
+	}
+	if c.Guarantee != ExactlyOnce && c.Guarantee != AtLeastOnce {
+		bad("WithGuarantee(%d): want ExactlyOnce or AtLeastOnce", int(c.Guarantee))
+	}
+	if c.StateStore != Pebble && c.StateStore != Memory {
+		bad("WithStateStore(%d): want Pebble or Memory", int(c.StateStore))
+	}
+	if c.OffsetReset != Earliest && c.OffsetReset != Latest {
+		bad("WithOffsetReset(%d): want Earliest or Latest", int(c.OffsetReset))
+	}
+	if _, err := kafka.ParseCodec(c.Compression); err != nil {
+		bad("WithCompression(%q): %w", c.Compression, err)
+	}
+}
+
+// guardHandler makes a failure handler that panics one that says Fail.
+func guardHandler(f func(error) FailureAction, log *slog.Logger) func(error) FailureAction {
+	return func(err error) (answer FailureAction) {
+		defer func() {
+			if p := recover(); p != nil {
+				log.Error("the failure handler panicked; the record counts as failed", "panic", p, "record", err, "stack", string(debug.Stack()))
+				answer = Fail
+			}
+		}()
+		return f(err)
+	}
+}
+
+// guardListener keeps a listener's panic from the goroutines that report to it.
+func guardListener(f func(from, to State), log *slog.Logger) func(from, to State) {
+	if f == nil {
+		return nil
+	}
+	return func(from, to State) {
+		defer func() {
+			if p := recover(); p != nil {
+				log.Error("the state listener panicked", "from", from.String(), "to", to.String(), "panic", p, "stack", string(debug.Stack()))
+			}
+		}()
+		f(from, to)
+	}
 }
 
 // validate checks the options together and names what contradicts what.
@@ -207,6 +288,16 @@ func (c Config) validate() error {
 	if c.Workers < 1 {
 		bad("WithWorkers(%d): want at least 1", c.Workers)
 	}
+	if c.InstanceName != "" && !validID.MatchString(c.InstanceName) {
+		bad("WithInstanceName(%q): use 1 to 180 letters, digits, dots, underscores or hyphens (it is part of transactional ids)", c.InstanceName)
+	}
+	for _, b := range c.Kafka.Brokers {
+		if b == "" {
+			bad("WithBrokers: a broker's address is empty")
+		}
+	}
+	c.validateSizes(bad)
+	c.validateChoices(bad)
 	if c.AllowDuplicates && c.RestoreFrom == nil {
 		bad("AllowDuplicates is an argument of RestoreFrom(n, AllowDuplicates): name the checkpoint")
 	}

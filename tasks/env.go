@@ -60,7 +60,10 @@ func (e *taskEnv) Output(topic string, internal bool) (operators.Output, error) 
 }
 
 func (e *taskEnv) Fail(err *operators.RecordError) error {
-	if !err.Fatal && e.t.protocol.Skipped(e.t, err) {
+	// The task stopped: its end is not the record's fault, and nobody wants the
+	// rest.
+	stopped := e.t.ctx.Ctx.Err() != nil
+	if !err.Fatal && !stopped && e.t.protocol.Skipped(e.t, err) {
 		return nil
 	}
 	return err

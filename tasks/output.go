@@ -70,6 +70,9 @@ func (o *output) Append(partition int32, key, value []byte, null record.Null, ts
 	} else if value == nil {
 		value = []byte{}
 	}
+	if ts < 0 || ts > kafka.MaxTimestamp {
+		return fmt.Errorf("%w: timestamp %d is outside what Kafka can store (0 to %d milliseconds): set RecordContext.Timestamp", operators.ErrRefused, ts, kafka.MaxTimestamp)
+	}
 	p := &o.parts[partition]
 	size := recordBytes(key, value, h)
 	if o.limit.Strict && size+leastOverhead > o.limit.Bytes {

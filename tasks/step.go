@@ -335,10 +335,15 @@ func (t *Task) fixState(s *Snapshot) bool {
 	return true
 }
 
+// flushCaches writes cached state. A serde that panics here fails the task
+// whatever the handler says: no record is at hand that could be skipped, and a
+// snapshot without the rest of the cache would lose updates.
 func (t *Task) flushCaches() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = t.recovered(p)
+			rec := t.graph.RecoverError(p)
+			rec.Fatal = true
+			err = t.env.Fail(rec)
 		}
 	}()
 	return t.graph.Flush(&t.ctx)

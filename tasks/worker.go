@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,9 @@ type Worker struct {
 	arrived  []delivery
 	wake     chan struct{}
 	logEnd   int64
+	// cancels end the contexts of adopted tasks: at once, since the worker may
+	// be within a user's function that waits for that.
+	cancels []taskCancel
 
 	// Below: the goroutine's own.
 	tasks    []*Task
@@ -34,6 +38,11 @@ type Worker struct {
 	lastTick time.Time
 	quit     bool
 	done     chan struct{}
+}
+
+type taskCancel struct {
+	inc    ids.Incarnation
+	cancel context.CancelFunc
 }
 
 type delivery struct {
@@ -75,6 +84,9 @@ func (w *Worker) deliver(t *Task, in *input, b *kafka.Batch) {
 // Adopt gives the worker a task; running is called on the worker once it
 // fetches.
 func (w *Worker) Adopt(t *Task, running func()) {
+	w.mu.Lock()
+	w.cancels = append(w.cancels, taskCancel{t.spec.Incarnation, t.cancel})
+	w.mu.Unlock()
 	w.command(func() {
 		t.worker, t.now = w, time.Now()
 		t.setLog(max(w.seenLog, t.spec.LogEnd))
@@ -88,9 +100,24 @@ func (w *Worker) Adopt(t *Task, running func()) {
 	})
 }
 
+// cancel ends the contexts of the tasks of an incarnation (all tasks for 0).
+func (w *Worker) cancel(inc ids.Incarnation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancels = slices.DeleteFunc(w.cancels, func(c taskCancel) bool {
+		gone := inc == 0 || c.inc == inc
+		if gone {
+			c.cancel()
+		}
+		return gone
+	})
+}
+
 // Revoke closes the tasks of an incarnation (all tasks for 0); the channel is
-// closed when the worker did so. A long user call delays it.
+// closed when the worker did so. Their contexts end at once; a user call that
+// does not heed its context delays the rest.
 func (w *Worker) Revoke(inc ids.Incarnation) <-chan struct{} {
+	w.cancel(inc)
 	done := make(chan struct{})
 	w.command(func() {
 		keep := w.tasks[:0]
@@ -144,6 +171,7 @@ func (w *Worker) SetLog(end int64) {
 
 // Stop closes all tasks and ends the goroutine.
 func (w *Worker) Stop() {
+	w.cancel(0)
 	w.command(func() {
 		for _, t := range w.tasks {
 			t.close()

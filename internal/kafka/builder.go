@@ -10,9 +10,9 @@ import (
 	"github.com/tidegate/tidegate/record"
 )
 
-// maxTimestamp is the last millisecond that sarama can encode: it goes through
+// MaxTimestamp is the last millisecond that sarama can encode: it goes through
 // nanoseconds since 1970.
-const maxTimestamp = (1<<63 - 1) / int64(time.Millisecond)
+const MaxTimestamp = (1<<63 - 1) / int64(time.Millisecond)
 
 // First chunks of a builder, in bytes, records and headers. They double; small
 // ones matter, because every task has an open builder per partition it writes.
@@ -133,9 +133,9 @@ func (b *Builder) AppendTagged(tag record.Header, key, value []byte, headers rec
 }
 
 func (b *Builder) begin(key, value []byte, ts int64) *sarama.Record {
-	if ts < 0 || ts > maxTimestamp {
+	if ts < 0 || ts > MaxTimestamp {
 		if b.err == nil {
-			b.err = fmt.Errorf("timestamp %d of a record is outside what Kafka can store here (0 to %d milliseconds)", ts, maxTimestamp)
+			b.err = fmt.Errorf("timestamp %d of a record is outside what Kafka can store here (0 to %d milliseconds)", ts, MaxTimestamp)
 		}
 		ts = 0
 	}

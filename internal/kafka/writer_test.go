@@ -273,7 +273,7 @@ func TestTimestampsThatCannotBeStoredFailTheProducer(t *testing.T) {
 	e := start(t)
 	e.topic("t", 1)
 	w := e.c.NewWriter(WriterConfig{})
-	for _, ts := range []int64{-1, maxTimestamp + 1} {
+	for _, ts := range []int64{-1, MaxTimestamp + 1} {
 		p := e.idempotent(w)
 		b := w.NewBatch(tp("t", 0))
 		b.Append(nil, nil, nil, ts)
