@@ -3,7 +3,6 @@ package tidegate_test
 import (
 	"context"
 	"math"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,32 +106,6 @@ func TestPanicsOfUserCode(t *testing.T) {
 		running(t, a)
 		a.close()
 	})
-}
-
-// flat panics when a value is encoded again, after it came into the cache.
-type flat struct {
-	serde.Serde[string]
-	calls *atomic.Int32
-}
-
-func (f flat) Append(dst []byte, v string) ([]byte, error) {
-	if v == "bad" && f.calls.Add(1) > 1 {
-		panic("cannot flatten")
-	}
-	return f.Serde.Append(dst, v)
-}
-
-// TestPanicInAFlush: at a barrier no record is at hand that could be skipped; a
-// checkpoint without the rest of the cache would lose updates.
-func TestPanicInAFlush(t *testing.T) {
-	c := newCluster(t, map[string]int32{"in": 1})
-	topo := build(t, func(b *tidegate.Builder) {
-		b.Table("in", "table", serde.String(), serde.Serde[string](flat{serde.String(), new(atomic.Int32)}))
-	})
-	c.produce("in", testkit.Message{Key: []byte("k"), Value: []byte("bad")})
-	a := c.start(c.app(topo, "a", tidegate.WithFailureHandler(func(error) tidegate.FailureAction { return tidegate.Skip })))
-	a.fails("cannot flatten")
-	require.Zero(t, a.Health().Skipped)
 }
 
 // TestTimestampsThatCannotBeWritten: such a record is refused by itself, with
