@@ -54,9 +54,9 @@ func TestZombie(t *testing.T) {
 		in = append(in, m)
 	}
 	l.produce(in...)
-	other.await(60*time.Second, "it takes all tasks over", func(h childHealth) bool { return len(h.Tasks) == 4 })
-	// It meets the record that stalls, too; let it go on at once.
+	// The other one meets the record that stalls, too; it goes on at once.
 	stopResuming := resumeOften(l, other)
+	other.await(60*time.Second, "it takes all tasks over", func(h childHealth) bool { return len(h.Tasks) == 4 })
 	l.awaitCount(committed, 3600, 60*time.Second)
 	stopResuming()
 	l.running(committed)
