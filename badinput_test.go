@@ -384,8 +384,7 @@ func TestBrokerComesLate(t *testing.T) {
 	require.NoError(t, first.Close())
 	c := &cluster{t: t, broker: first, dir: t.TempDir()}
 	a := c.start(c.app(counting(t, "in", "out"), "a"))
-	time.Sleep(700 * time.Millisecond) // it tries in vain once or twice
-	require.Equal(t, tidegate.Joining, a.State())
+	require.Never(t, func() bool { return a.State() != tidegate.Joining && a.State() != tidegate.Created }, 700*time.Millisecond, 20*time.Millisecond)
 
 	up := func() *embedded.Broker {
 		var b *embedded.Broker
@@ -405,7 +404,8 @@ func TestBrokerComesLate(t *testing.T) {
 	c.await(out, 500)
 
 	require.NoError(t, b.Close())
-	time.Sleep(3 * time.Second) // the session timeout is 2 s
+	// Longer than the session timeout of 2 s.
+	require.Never(t, func() bool { return a.State() == tidegate.Failed }, 3*time.Second, 20*time.Millisecond)
 	b = up()
 	t.Cleanup(func() { _ = b.Close() })
 	c.produce("in", words(500, 20, 2)...)
