@@ -185,3 +185,21 @@ func TestContradictoryOptions(t *testing.T) {
 		require.ErrorContains(t, err, s)
 	}
 }
+
+// TestOtherStateStore: an engine does not take the other's files for no state.
+func TestOtherStateStore(t *testing.T) {
+	for _, first := range []tidegate.StoreKind{tidegate.Pebble, tidegate.Memory} {
+		c := newCluster(t, map[string]int32{"in": 2, "out": 2})
+		out := c.reader("out", 2)
+		c.produce("in", words(100, 10, 2)...)
+		a := c.start(c.app(counting(t, "in", "out"), "a", tidegate.WithStateStore(first)))
+		c.await(out, 100)
+		a.close()
+		c.start(c.app(counting(t, "in", "out"), "a", tidegate.WithStateStore(1-first))).fails("another engine", "WithStateStore")
+		c.produce("in", words(100, 10, 2)...)
+		a = c.start(c.app(counting(t, "in", "out"), "a", tidegate.WithStateStore(first)))
+		c.await(out, 200)
+		a.close()
+		checkRunning(t, out.All())
+	}
+}

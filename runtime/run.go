@@ -294,6 +294,10 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 		if err != nil {
 			return out, err
 		}
+		// The restorer's mark is no engine's; the seal takes its place.
+		if err := os.Remove(filepath.Join(dir, checkpoint.RestoreMarkerName)); err != nil {
+			return out, fmt.Errorf("prepare restored state: %w", err)
+		}
 		if err := state.WriteSeal(dir, fmt.Sprintf("checkpoint %d", r.from.N)); err != nil {
 			return out, err
 		}
@@ -342,7 +346,7 @@ func fatalForApp(err error) bool {
 	switch {
 	case errors.As(err, &rec), errors.As(err, &out):
 		return true
-	case errors.Is(err, state.ErrDiskFull), errors.Is(err, checkpoint.ErrCorrupted), errors.Is(err, checkpoint.ErrDenied):
+	case errors.Is(err, state.ErrDiskFull), errors.Is(err, state.ErrOtherEngine), errors.Is(err, checkpoint.ErrCorrupted), errors.Is(err, checkpoint.ErrDenied):
 		return true
 	}
 	return permanent(err)

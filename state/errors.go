@@ -19,6 +19,8 @@ var (
 	ErrLocked = errors.New("state folder is in use")
 	// ErrForeign says that the state folder belongs to another application.
 	ErrForeign = errors.New("state folder belongs to another application")
+	// ErrOtherEngine says that a folder holds the files of another engine.
+	ErrOtherEngine = errors.New("state was written by another engine")
 	// ErrNoOldValues says that a store was not opened with [WithOldValues].
 	ErrNoOldValues = errors.New("store keeps no old values: open it with state.WithOldValues")
 )
@@ -26,7 +28,7 @@ var (
 // FolderError is an error about a local folder: which one, and what helps. It
 // wraps one of the Err values of this package, and the cause.
 type FolderError struct {
-	Kind   error // ErrCorrupted, ErrUnsealed, ErrDiskFull, ErrLocked or ErrForeign
+	Kind   error // ErrCorrupted, ErrUnsealed, ErrDiskFull, ErrLocked, ErrForeign or ErrOtherEngine
 	Dir    string
 	Help   string // what to do
 	Detail error  // the cause, may be nil
@@ -61,6 +63,12 @@ func Corrupted(dir string, cause error) error {
 func Unsealed(dir string, cause error) error {
 	return &FolderError{Kind: ErrUnsealed, Dir: dir, Detail: cause,
 		Help: "remove the folder; the task is restored from its last checkpoint"}
+}
+
+// OtherEngine says that dir, which engine was to open, holds another one's files.
+func OtherEngine(dir, engine string) error {
+	return &FolderError{Kind: ErrOtherEngine, Dir: dir, Detail: fmt.Errorf("it holds no files of the %s engine", engine),
+		Help: "a checkpoint is restored by the engine that wrote it: start with the former WithStateStore, the same on all instances"}
 }
 
 // Wrap makes a [FolderError] of err where it is the operating system's "no

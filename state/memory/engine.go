@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,9 @@ func (e *Engine) read() error {
 	entries, err := os.ReadDir(e.dir)
 	if err != nil {
 		return fmt.Errorf("open state folder: %w", err)
+	}
+	if !slices.ContainsFunc(entries, func(entry os.DirEntry) bool { _, _, ok := parseName(entry.Name()); return ok }) && len(entries) > 0 {
+		return state.OtherEngine(e.dir, "memory")
 	}
 	for _, entry := range entries {
 		path := filepath.Join(e.dir, entry.Name())

@@ -91,7 +91,7 @@ func TestDamagedFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "000001.sst"), b, 0o600))
 	require.NoError(t, state.WriteSeal(dir, ""))
 	_, err = Open(dir)
-	require.ErrorIs(t, err, state.ErrCorrupted)
+	require.ErrorIs(t, err, state.ErrOtherEngine)
 }
 
 func TestIteratorSeesThePast(t *testing.T) {

@@ -80,6 +80,11 @@ func Open(s *Shared, dir string, o Options) (*Engine, error) {
 	opts := s.options(e, o)
 	// A folder that was filled from a snapshot holds a database.
 	opts.ErrorIfExists = fresh
+	if !fresh {
+		if err := ours(dir, opts); err != nil {
+			return nil, err
+		}
+	}
 	e.db, err = pebble.Open(dir, opts)
 	if err != nil {
 		return nil, e.openError(err)
@@ -89,6 +94,20 @@ func Open(s *Shared, dir string, o Options) (*Engine, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// ours refuses files that are no database: Pebble would make an empty one beside
+// them, and the state would be lost without a word.
+func ours(dir string, opts *pebble.Options) error {
+	desc, err := pebble.Peek(dir, opts.FS)
+	if err != nil || desc.Exists {
+		return nil // Open judges it
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		return state.OtherEngine(dir, "Pebble")
+	}
+	return err
 }
 
 // openError tells a damaged folder from an unlucky moment.
