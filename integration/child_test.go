@@ -189,18 +189,6 @@ func (c *child) now() childHealth {
 	return c.health
 }
 
-// ever reports whether the child was in a phase, and how often.
-func (c *child) ever(phase string) (n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.phases {
-		if p == phase {
-			n++
-		}
-	}
-	return n
-}
-
 // arm makes the child kill or stop itself in a phase of the first checkpoint
 // that begins with at least that many records processed.
 func (c *child) arm(phase string, records int64, action string) {

@@ -368,7 +368,7 @@ func TestOrderAndHeaders(t *testing.T) {
 		list = append(list, l.start(fmt.Sprint("i", i)))
 	}
 	const keys, rounds, perRound = 30, 4, 600
-	make := func(i int) testkit.Message {
+	message := func(i int) testkit.Message {
 		k := i % keys
 		m := testkit.Message{
 			Partition: int32(k % 3), Value: fmt.Appendf(nil, "key%d %d", k, i/keys), Timestamp: 1_700_000_000_000 + int64(i),
@@ -379,7 +379,7 @@ func TestOrderAndHeaders(t *testing.T) {
 	for r := range rounds {
 		var in []testkit.Message
 		for i := range perRound {
-			in = append(in, make(r*perRound+i))
+			in = append(in, message(r*perRound+i))
 		}
 		l.produce(in...)
 		if r == 1 {
@@ -398,7 +398,7 @@ func TestOrderAndHeaders(t *testing.T) {
 			}
 			next[k]++
 			key, _ := strconv.Atoi(strings.TrimPrefix(k, "key"))
-			want := make(i*keys + key)
+			want := message(i*keys + key)
 			if m.Timestamp != want.Timestamp || fmt.Sprint(m.Headers) != fmt.Sprint(want.Headers) {
 				t.Fatalf("key %s at offset %d: timestamp %d headers %q, want %d %q", m.Key, m.Offset, m.Timestamp, m.Headers, want.Timestamp, want.Headers)
 			}

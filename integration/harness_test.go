@@ -51,15 +51,14 @@ func (s settings) options() []tidegate.Option {
 // topics of its own.
 type lab struct {
 	*testing.T
-	ctx     context.Context
-	kafka   *servers.KafkaServer
-	s3      *servers.S3Server
-	client  *testkit.Client
-	dir     string
-	prefix  string
-	parts   int32
-	base    settings
-	readers []*testkit.Reader
+	ctx    context.Context
+	kafka  *servers.KafkaServer
+	s3     *servers.S3Server
+	client *testkit.Client
+	dir    string
+	prefix string
+	parts  int32
+	base   settings
 }
 
 // newLab makes topics in and out with parts partitions.

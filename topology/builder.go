@@ -149,7 +149,7 @@ func checkName(name string) error {
 	case name == "":
 		return errors.New("must not be empty")
 	case name == "." || name == "..":
-		return errors.New("Kafka does not allow it")
+		return errors.New("is not allowed by Kafka")
 	case len(name) > maxTopicName:
 		return fmt.Errorf("is %d characters long, Kafka allows %d", len(name), maxTopicName)
 	}

@@ -39,7 +39,7 @@ func (i *instance) start() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(os.Args[0], args...) //nolint:noctx // it lives until it is killed, not as long as one call
 	cmd.Env = append(os.Environ(), h.s3.Env()...)
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -101,7 +101,7 @@ func Open(s *Shared, dir string, o Options) (*Engine, error) {
 func ours(dir string, opts *pebble.Options) error {
 	desc, err := pebble.Peek(dir, opts.FS)
 	if err != nil || desc.Exists {
-		return nil // Open judges it
+		return nil //nolint:nilerr // Open meets the same error and judges it
 	}
 	entries, err := os.ReadDir(dir)
 	if err == nil && len(entries) > 0 {

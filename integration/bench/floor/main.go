@@ -16,6 +16,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -78,7 +79,7 @@ func run(ctx context.Context, brokers []string, input, repartition, output strin
 	go func() { done <- kafka.each(ctx, input, rekeyer(rekeyed, keys), rekeyed.flush) }()
 	go func() { done <- kafka.each(ctx, repartition, counter(counted), counted.flush) }()
 	err = <-done
-	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return err
