@@ -3,6 +3,7 @@ package tidegate
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/tidegate/tidegate/checkpoint/dir"
 	"github.com/tidegate/tidegate/runtime"
@@ -33,14 +34,18 @@ type App struct {
 	rt *runtime.Runtime
 }
 
-// New makes an App from a checked topology. It does no I/O; contradictory
-// options are an error that names them.
+// New makes an App from a checked topology. It does no I/O; options that are
+// missing or out of range are an error that names them. What must be compared
+// with the brokers, as topics and the transaction timeout, is checked by Run.
 func New(t *Topology, opts ...Option) (*App, error) {
 	if t == nil {
 		return nil, errors.New("tidegate.New: the topology is nil: pass what Builder.Build returned")
 	}
 	cfg := runtime.Config{ToleratedAborts: runtime.DefaultToleratedAborts}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("tidegate.New: option %d is nil: leave it out", i+1)
+		}
 		o(&cfg)
 	}
 	if err := cfg.Err; err != nil {

@@ -64,7 +64,8 @@ func WithBrokers(brokers ...string) Option {
 	return func(c *runtime.Config) { c.Kafka.Brokers = brokers }
 }
 
-// WithMode selects the protocol; the default is Barrier.
+// WithMode selects the protocol; the default is Barrier, the only one of this
+// version.
 func WithMode(m Mode) Option { return func(c *runtime.Config) { c.Mode = m } }
 
 // WithGuarantee selects the delivery guarantee; the default is ExactlyOnce.

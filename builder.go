@@ -113,8 +113,8 @@ type from struct {
 	// rekeyed: the key was changed since the records were last partitioned by
 	// it.
 	rekeyed bool
-	// lostKey and lostValue name the step that changed the type and so lost the
-	// serde.
+	// lostKey and lostValue name the step that made a new key or value and so
+	// lost the serde.
 	lostKey, lostValue lost
 }
 
@@ -182,8 +182,12 @@ func need[T any](b *Builder, site topology.Site, step, what string, l lost, s se
 	if s != nil {
 		return s
 	}
-	b.t.Errorf(l.site, "%s changes the %s to %T and its serde is not known, but %s at %s needs it: pass the serde to %s or restate it with As",
-		l.op, what, *new(T), step, site, l.op)
+	remedy := "pass the serde to " + l.op + " or restate it with As"
+	if l.op == "Process" { // it takes no serdes
+		remedy = "restate it with As"
+	}
+	b.t.Errorf(l.site, "%s changes the %s to %T and its serde is not known, but %s at %s needs it: %s",
+		l.op, what, *new(T), step, site, remedy)
 	return noSerde[T]{}
 }
 
@@ -193,3 +197,9 @@ type noSerde[T any] struct{}
 func (noSerde[T]) Append(dst []byte, _ T) ([]byte, error) { return dst, errNoSerde }
 func (noSerde[T]) Decode([]byte) (v T, err error)         { return v, errNoSerde }
 func (noSerde[T]) Fingerprint() string                    { return "unknown" }
+
+// missing reports a serde whose lack was already reported.
+func missing[T any](s serde.Serde[T]) bool {
+	_, stand := s.(noSerde[T])
+	return s == nil || stand
+}

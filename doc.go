@@ -24,10 +24,10 @@
 //
 // # Types and serdes
 //
-// Streams and tables carry their key and value types. A step that changes a
-// type loses the serde, which is needed only where the value reaches a topic or
-// a store: give it to the step, or restate it with As. Build names the step
-// that lost it.
+// Streams and tables carry their key and value types. A step that makes a new
+// key or value loses the serde, even where the type stays the same. It is needed
+// only where the key or value reaches a topic or a store: give it to the step, or
+// restate it with As. Build names the step that lost it.
 //
 // # Null
 //

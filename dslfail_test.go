@@ -61,6 +61,15 @@ func TestBuildErrorsNameThePlace(t *testing.T) {
 	}
 }
 
+func TestALostSerdeIsOneMistake(t *testing.T) {
+	b := tidegate.NewBuilder()
+	b.Stream("left", str, str).SelectKey(func(_, v string) string { return v }).
+		JoinTable("j", b.Table("right", "right", str, str), func(a, b string) string { return a }, str).To("out")
+	_, err := b.Build()
+	require.ErrorContains(t, err, "pass the serde to SelectKey or restate it with As")
+	require.NotContains(t, err.Error(), "\n")
+}
+
 func TestMissingTopicsAndCoPartitioning(t *testing.T) {
 	b := tidegate.NewBuilder()
 	l := b.Stream("left", str, str).SelectKey(func(_, v string) string { return v }, str)
@@ -203,6 +212,7 @@ func TestFailures(t *testing.T) {
 		"the panicking step changed nothing")
 	require.ErrorIs(t, r.d.Skipped[1], boom)
 	require.NotEmpty(t, r.d.Skipped[2].Stack)
+	require.Regexp(t, `dslfail_test.go:\d+: step "aggregate boxes" .*half done \(at .*/dslfail_test.go:194\)$`, r.d.Skipped[2].Error())
 
 	r.d.Skip = nil
 	require.ErrorContains(t, r.pipe("in", "k", `{`, 6), `step "source-0" cannot decode record in-0@5`)

@@ -122,12 +122,19 @@ func TestProcessorErrors(t *testing.T) {
 	b.Stream("in2", str, str).Process("q", newFaulty, seenStore)
 	r = start(t, b, map[string]int32{"in": 1, "in2": 1})
 	require.Len(t, r.d.Resolved().Subtopologies(), 1, "a shared store joins subtopologies")
-	require.ErrorContains(t, r.pipe("in", "k", "v", 1), `step "process p" user function failed on record in-0@0: no`)
+	failed := r.pipe("in", "k", "v", 1)
+	require.ErrorContains(t, failed, `step "process p" user function failed on record in-0@0: no`)
+	require.ErrorContains(t, failed, `/dslprocess_test.go:121: step`)
 
 	b = tidegate.NewBuilder()
 	b.Stream("in", str, str).Process("p", newFaulty, seenStore, tidegate.KeyValueStore("seen", str, str))
 	_, err := b.Build()
 	require.ErrorContains(t, err, `store name "seen" is already used at`)
+
+	b = tidegate.NewBuilder()
+	b.Stream("in", str, str).Process("p", newFaulty, seenStore).To("out")
+	_, err = b.Build()
+	require.ErrorContains(t, err, `needs it: restate it with As`)
 }
 
 type windower struct {

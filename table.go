@@ -114,7 +114,7 @@ func joinTable[K, V, VT, VR any](
 		return &Stream[K, VR]{from: s.from, ks: s.ks, vs: vr}
 	}
 	in := byKey(s, site, name)
-	if in.ks != nil && t.ks != nil && in.ks.Fingerprint() != t.ks.Fingerprint() {
+	if !missing(in.ks) && !missing(t.ks) && in.ks.Fingerprint() != t.ks.Fingerprint() {
 		s.b.t.Errorf(site, "%s(%q): the stream's keys are serialised as %s, the table's as %s: equal keys would not meet, use one serde for both",
 			op, name, in.ks.Fingerprint(), t.ks.Fingerprint())
 	}

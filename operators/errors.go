@@ -3,7 +3,11 @@ package operators
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
+	"strings"
+
+	"github.com/tidegate/tidegate/topology"
 )
 
 // ErrorKind says what was wrong with a record.
@@ -43,12 +47,14 @@ func (k ErrorKind) String() string {
 // Offset name the input record; for a punctuation they are "", −1 and −1.
 type RecordError struct {
 	Node      string
+	Site      topology.Site
 	Kind      ErrorKind
 	Topic     string
 	Partition int32
 	Offset    int64
 	Err       error
-	// Stack is where a panic happened.
+	// At and Stack are where a panic happened.
+	At    topology.Site
 	Stack []byte
 	// Fatal: skipping would leave a half-changed state behind, so the task must
 	// fail.
@@ -60,13 +66,20 @@ var kindVerbs = map[ErrorKind]string{
 	KindEncode: "cannot encode the output of", KindOutput: "output refused the result of",
 }
 
-// Error names the step and the record.
+// Error names the step with its line of the program, and the record.
 func (e *RecordError) Error() string {
 	where := fmt.Sprintf("record %s-%d@%d", e.Topic, e.Partition, e.Offset)
 	if e.Topic == "" {
 		where = "a punctuation"
 	}
-	return fmt.Sprintf("step %q %s %s: %v", e.Node, kindVerbs[e.Kind], where, e.Err)
+	text := fmt.Sprintf("step %q %s %s: %v", e.Node, kindVerbs[e.Kind], where, e.Err)
+	if e.Site != (topology.Site{}) {
+		text = e.Site.String() + ": " + text
+	}
+	if e.At != (topology.Site{}) {
+		text += " (at " + e.At.String() + ")"
+	}
+	return text
 }
 
 // Unwrap returns the cause.
@@ -89,8 +102,9 @@ func (c *Context) failAt(node int32, kind ErrorKind, err error) error {
 }
 
 func (c *Context) recordError(kind ErrorKind, err error) *RecordError {
+	n := c.g.res.Node(int(c.node))
 	return &RecordError{
-		Node: c.g.res.Node(int(c.node)).Label(), Kind: kind,
+		Node: n.Label(), Site: n.Site, Kind: kind,
 		Topic: c.Topic, Partition: c.Partition, Offset: c.Offset, Err: err,
 	}
 }
@@ -101,6 +115,25 @@ func panicError(p any) error {
 		return fmt.Errorf("user function panicked: %w\n%s", err, debug.Stack())
 	}
 	return fmt.Errorf("user function panicked: %v\n%s", p, debug.Stack())
+}
+
+// panickedAt returns the line that panicked: the first one outside of Go's
+// runtime that the present panic interrupted.
+func panickedAt() topology.Site {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for panicking := false; ; {
+		f, more := frames.Next()
+		switch {
+		case f.Function == "runtime.gopanic":
+			panicking = true
+		case panicking && !strings.HasPrefix(f.Function, "runtime."):
+			return topology.Site{File: f.File, Line: f.Line}
+		}
+		if !more {
+			return topology.Site{}
+		}
+	}
 }
 
 // RecoverError turns the value of a recovered panic into the error of the
@@ -116,7 +149,7 @@ func (g *Graph) RecoverError(p any) *RecordError {
 		err = fmt.Errorf("%v", p)
 	}
 	e := c.recordError(KindPanic, err)
-	e.Stack = debug.Stack()
+	e.At, e.Stack = panickedAt(), debug.Stack()
 	if revert := c.revert; revert != nil {
 		c.revert = nil
 		undone, rerr := revert()

@@ -120,6 +120,7 @@ func deploy(ctx context.Context, cfg Config, topo *topology.Topology, st *status
 // while, as pods start in any order.
 func (d *deployment) connect(ctx context.Context) error {
 	deadline := time.Now().Add(connectFor)
+	var logged time.Time
 	for {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := d.admin.Ping(try)
@@ -133,7 +134,10 @@ func (d *deployment) connect(ctx context.Context) error {
 		if permanent(err) || time.Now().After(deadline) {
 			return fmt.Errorf("connect to Kafka: %w", err)
 		}
-		d.cfg.Logger.Warn("no broker answers yet; retrying", "brokers", d.cfg.Kafka.Brokers, "error", err)
+		if time.Since(logged) > 5*time.Second {
+			logged = time.Now()
+			d.cfg.Logger.Warn("no broker answers yet; retrying", "brokers", d.cfg.Kafka.Brokers, "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
