@@ -196,7 +196,7 @@ func TestErrors(t *testing.T) {
 	g.state("s", g.source("b"))
 	_, err = g.Build()
 	for _, want := range []string{
-		`topic name "..": Kafka does not allow it`, "is 250 characters long", "a stream without topics",
+		`topic name "..": is not allowed by Kafka`, "is 250 characters long", "a stream without topics",
 		`store name "s" is already used at user/main.go:`,
 	} {
 		require.ErrorContains(t, err, want)
