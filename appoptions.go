@@ -153,7 +153,9 @@ func WithInstanceName(name string) Option {
 	return func(c *runtime.Config) { c.InstanceName = name }
 }
 
-// WithStateStore selects the state engine; the default is Pebble.
+// WithStateStore selects the state engine; the default is Pebble. A checkpoint is
+// restored by the engine that wrote it: all instances use the same, and another
+// one needs a new application id.
 func WithStateStore(k StoreKind) Option { return func(c *runtime.Config) { c.StateStore = k } }
 
 // WithCacheBytes bounds the write-back caches of all tasks of the instance
