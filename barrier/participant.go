@@ -304,7 +304,11 @@ func (p *participant) checkRestore(m *Machine) {
 	case r.N == last.ref.N:
 		p.restore = nil // it starts from there anyway
 	case m.log.findCompleted(r.N) == nil:
-		m.fatal(fmt.Errorf("restore from checkpoint %d: it is not kept; kept are %v", r.N, m.log.kept()))
+		var kept []ids.CheckpointID
+		for _, ref := range m.log.kept() {
+			kept = append(kept, ref.N)
+		}
+		m.fatal(fmt.Errorf("restore from checkpoint %d: it is not kept; kept are %v", r.N, kept))
 	case !r.AllowDuplicates:
 		m.fatal(fmt.Errorf("restore from checkpoint %d: checkpoints up to %d are committed, so output from behind %d would appear twice; allow it with RestoreFrom(%d, AllowDuplicates)", r.N, last.ref.N, r.N, r.N))
 	}
