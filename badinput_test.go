@@ -472,3 +472,23 @@ func TestLocalStateFailsWhileRunning(t *testing.T) {
 	a.close()
 	checkRunning(t, out.All())
 }
+
+// TestHealthCountsDroppedRecords: what no handler is asked about is counted.
+func TestHealthCountsDroppedRecords(t *testing.T) {
+	c := newCluster(t, map[string]int32{"in": 1})
+	minute := time.Minute.Milliseconds()
+	c.produce("in",
+		testkit.Message{Key: []byte("k"), Value: []byte("v"), Timestamp: minute},
+		testkit.Message{Value: []byte("no key"), Timestamp: 2 * minute},
+		testkit.Message{Key: []byte("k"), Timestamp: 3 * minute},
+		testkit.Message{Key: []byte("k"), Value: []byte("late"), Timestamp: minute},
+	)
+	a := c.start(c.app(build(t, func(b *tidegate.Builder) {
+		b.Stream("in", serde.String(), serde.String()).GroupByKey("g").
+			WindowedBy(tidegate.Tumbling(time.Minute), tidegate.ByWindow).Count("n")
+	}), "a"))
+	require.Eventually(t, func() bool { return a.Health().Records == 4 && a.Health().Late == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.EqualValues(t, 2, a.Health().NullDropped)
+	require.Zero(t, a.Health().Skipped)
+	a.close()
+}

@@ -20,7 +20,7 @@ import (
 // Aggregations skip it, tables delete. Who wants to see tombstones reads the
 // topic with serde.Nullable and V = Opt[T]; then every function gets them.
 // A null key is the zero K in functions; tables and aggregations drop such a
-// record and count it.
+// record and count it. Health.NullDropped has the count.
 //
 // # Functions
 //

@@ -65,7 +65,8 @@ func ByWindow[K any](ks serde.Serde[K], size time.Duration) WindowKey[K, Windowe
 //
 // Every record updates the result of its window and is followed by the updated
 // result, with the largest timestamp of the records in it. A record whose
-// window ended more than the grace before stream time is dropped and counted.
+// window ended more than the grace before stream time is dropped and counted in
+// Health.Late.
 type TimeWindowed[K, V, WK any] struct {
 	g    *Grouped[K, V]
 	w    operators.Windows

@@ -88,7 +88,7 @@ func (r *Runtime) Health() Health {
 	h := r.status.get()
 	if d := r.current.Load(); d != nil {
 		h.Records, h.Skipped = d.counters.records.Load(), d.counters.skipped.Load()
-		h.Late = d.counters.operators.LateDropped.Load()
+		h.Late, h.NullDropped = d.counters.operators.LateDropped.Load(), d.counters.operators.NullDropped.Load()
 	}
 	return h
 }

@@ -64,6 +64,9 @@ type Health struct {
 	Skipped int64
 	// Late counts records dropped because their window was closed.
 	Late int64
+	// NullDropped counts records dropped because a step cannot use a null key
+	// or value; a record that several steps drop counts for each.
+	NullDropped int64
 	// Err is the error with which the application failed.
 	Err error
 }
