@@ -85,6 +85,10 @@ func (e *RecordError) Error() string {
 // Unwrap returns the cause.
 func (e *RecordError) Unwrap() error { return e.Err }
 
+// ErrPanicked is wrapped by the error of a processor that panicked while it was
+// made or closed: making it again would panic again.
+var ErrPanicked = errors.New("user function panicked")
+
 // ErrRefused is wrapped by the errors of [Output.Append] and [Env.Output] for
 // which the record itself is to blame: it is too large, or names a topic that
 // does not exist.
@@ -112,9 +116,9 @@ func (c *Context) recordError(kind ErrorKind, err error) *RecordError {
 // panicError is the error of a panic outside of any record.
 func panicError(p any) error {
 	if err, ok := p.(error); ok {
-		return fmt.Errorf("user function panicked: %w\n%s", err, debug.Stack())
+		return fmt.Errorf("%w: %w\n%s", ErrPanicked, err, debug.Stack())
 	}
-	return fmt.Errorf("user function panicked: %v\n%s", p, debug.Stack())
+	return fmt.Errorf("%w: %v\n%s", ErrPanicked, p, debug.Stack())
 }
 
 // panickedAt returns the line that panicked: the first one outside of Go's

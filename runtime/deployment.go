@@ -132,7 +132,7 @@ func (d *deployment) connect(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if permanent(err) || time.Now().After(deadline) {
-			return fmt.Errorf("connect to Kafka: %w", err)
+			return err
 		}
 		if time.Since(logged) > 5*time.Second {
 			logged = time.Now()

@@ -324,8 +324,23 @@ func (i *instance) failTasks(r *run, list []ids.TaskID, err error) {
 		i.end(fmt.Errorf("gave up after %d rollbacks without a completed checkpoint in between; state and checkpoints are intact; the last failure: %w", maxSetbacks, err))
 		return
 	}
-	i.log.Error("tasks failed; rolling back to the last checkpoint", "tasks", taskNames(list), "error", err)
-	i.step(barrier.EvTaskFailed{Incarnation: r.inc, Tasks: barrier.NewTaskSet(list...), Error: err.Error()})
+	wait := setbackWait(i.setbacks)
+	i.log.Error("tasks failed; rolling back to the last checkpoint", "tasks", taskNames(list), "in", wait, "error", err)
+	failed := barrier.EvTaskFailed{Incarnation: r.inc, Tasks: barrier.NewTaskSet(list...), Error: err.Error()}
+	if wait == 0 {
+		i.step(failed)
+		return
+	}
+	time.AfterFunc(wait, func() { i.post(failed) }) // void if the tasks were stopped meanwhile
+}
+
+// setbackWait is how long the n-th failure in a row waits for its rollback: what
+// user code needs at its start may be away for a while.
+func setbackWait(n int) time.Duration {
+	if n <= 1 {
+		return 0
+	}
+	return min(50*time.Millisecond<<min(n-2, 6), 2*time.Second)
 }
 
 // maxSetbacks is how many failures in a row, without a completed checkpoint in
@@ -344,7 +359,7 @@ func fatalForApp(err error) bool {
 	var rec *operators.RecordError
 	var out *kafka.OffsetOutOfRangeError
 	switch {
-	case errors.As(err, &rec), errors.As(err, &out):
+	case errors.As(err, &rec), errors.As(err, &out), errors.Is(err, operators.ErrPanicked):
 		return true
 	case errors.Is(err, state.ErrDiskFull), errors.Is(err, state.ErrOtherEngine), errors.Is(err, checkpoint.ErrCorrupted), errors.Is(err, checkpoint.ErrDenied):
 		return true
