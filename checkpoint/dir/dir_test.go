@@ -3,9 +3,11 @@ package dir
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tidegate/tidegate/checkpoint"
@@ -67,10 +69,16 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 }
 
 func TestReadOnlyIsDenied(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("permissions do not bind root")
-	}
 	s := open(t)
+	for _, cause := range []error{syscall.EACCES, syscall.EROFS} {
+		err := s.failed(t.Context(), "put", "a", &fs.PathError{Op: "open", Path: "a", Err: cause})
+		if !errors.Is(err, checkpoint.ErrDenied) || !strings.Contains(err.Error(), "right to read and write") {
+			t.Error(err)
+		}
+	}
+	if os.Geteuid() == 0 {
+		return // permissions do not bind root; the mapping is tested above
+	}
 	if err := os.Chmod(s.root, 0o555); err != nil {
 		t.Fatal(err)
 	}
