@@ -1,19 +1,20 @@
 // Package optest runs a whole topology in process, without a broker: every
 // task of every subtopology, over state in memory. Repartition topics are
-// queues. It is for tests of operators and of the DSL.
+// queues. It is for tests of operators and of the DSL; package tidegatetest is
+// its face for users.
 //
-// A record is processed to its last consequence before Pipe returns. A task's
-// stream time is the largest timestamp it was given.
+// A record is processed to its last consequence before Pipe returns: what was
+// written to topics that the topology itself reads is read, and stream times are
+// announced downstream, as tasks do behind their data (clock.go).
 package optest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 
+	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/operators"
 	"github.com/tidegate/tidegate/record"
@@ -35,6 +36,8 @@ type Record struct {
 	Key, Value []byte // nil is null
 	Headers    record.Headers
 	Timestamp  int64
+
+	from ids.TaskID // that wrote it to a repartition topic
 }
 
 // Driver runs a topology.
@@ -46,6 +49,8 @@ type Driver struct {
 	queue []Record
 	out   map[string][]Record
 	ends  map[ids.TopicPartition]int64
+	now   int64 // the wall clock
+	lives int   // how often state was opened
 
 	// Skip decides about failed records; nil lets every failure end Pipe.
 	Skip func(*operators.RecordError) bool
@@ -53,15 +58,22 @@ type Driver struct {
 	Skipped []*operators.RecordError
 	// CacheBytes is the cache budget of a task, 1 MiB unless set before Start.
 	CacheBytes int64
-	Metrics    operators.Metrics
+	// Open opens the state of a task, in memory unless set before Start.
+	Open    state.OpenFunc
+	Metrics operators.Metrics
 }
 
 type task struct {
 	d      *Driver
 	id     ids.TaskID
+	dir    string // of the engine
 	engine state.Engine
 	graph  *operators.Graph
 	ctx    operators.Context
+
+	inputs []barrier.TimeInput
+	times  *barrier.Times
+	told   announced
 }
 
 // New resolves a topology. partitions are those of the external topics, also
@@ -85,57 +97,12 @@ func New(top *topology.Topology, partitions map[string]int32, dir string) (*Driv
 	return &Driver{
 		res: res, given: all, dir: dir, tasks: map[ids.TaskID]*task{}, out: map[string][]Record{},
 		ends: map[ids.TopicPartition]int64{}, CacheBytes: 1 << 20,
+		Open: func(dir string) (state.Engine, error) { return memory.Open(dir) },
 	}, nil
 }
 
 // Resolved is the topology that runs.
 func (d *Driver) Resolved() *topology.Resolved { return d.res }
-
-// Start makes the tasks. Pipe calls it when needed.
-func (d *Driver) Start() error {
-	for _, id := range d.res.Tasks() {
-		dir := fmt.Sprintf("%s/%s", d.dir, id)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-		engine, err := memory.Open(dir)
-		if err != nil {
-			return err
-		}
-		t := &task{d: d, id: id, engine: engine}
-		t.ctx.Ctx, t.ctx.StreamTime = context.Background(), -1
-		if t.graph, err = operators.Instantiate(d.res.Subtopologies()[id.Sub], env{t}); err != nil {
-			return err
-		}
-		d.tasks[id] = t
-	}
-	return nil
-}
-
-// Restart makes every graph anew over its flushed state, as a restore does.
-func (d *Driver) Restart() error {
-	for _, id := range d.res.Tasks() {
-		t := d.tasks[id]
-		if err := t.graph.Flush(&t.ctx); err != nil {
-			return err
-		}
-		timers := t.graph.SnapshotTimers()
-		if err := t.graph.Close(); err != nil {
-			return err
-		}
-		var err error
-		if t.graph, err = operators.Instantiate(d.res.Subtopologies()[id.Sub], env{t}); err != nil {
-			return err
-		}
-		if err := t.graph.RestoreTimers(timers); err != nil {
-			return err
-		}
-		streamTime := t.ctx.StreamTime
-		t.ctx = operators.Context{StreamTime: streamTime}
-		t.ctx.Ctx = context.Background()
-	}
-	return nil
-}
 
 // Pipe writes a record to an input topic, at the partition of its key's hash,
 // and processes it.
@@ -157,30 +124,39 @@ func (d *Driver) PipeTo(r Record) error {
 	return d.drain()
 }
 
+// drain processes what is queued and what follows from it. An error drops the
+// rest.
 func (d *Driver) drain() error {
-	for len(d.queue) > 0 {
-		r := d.queue[0]
-		d.queue = d.queue[1:]
-		sub, ok := d.res.Reader(r.Topic)
-		if !ok {
-			return fmt.Errorf("nothing reads topic %q", r.Topic)
+	for {
+		for len(d.queue) > 0 {
+			r := d.queue[0]
+			d.queue = d.queue[1:]
+			if err := d.take(r); err != nil {
+				d.queue = nil
+				return err
+			}
 		}
-		if err := d.tasks[ids.TaskID{Sub: sub, Partition: r.Partition}].take(r); err != nil {
+		more, err := d.announce()
+		if err != nil {
+			d.queue = nil
 			return err
 		}
+		if !more {
+			return nil
+		}
 	}
-	return nil
 }
 
-// Wall fires the wall-clock timers of all tasks.
-func (d *Driver) Wall(now int64) error {
-	for _, id := range d.res.Tasks() {
-		t := d.tasks[id]
-		if err := t.guard(func() error { return t.graph.PunctuateWallClock(&t.ctx, now) }); err != nil {
-			return err
-		}
+func (d *Driver) take(r Record) error {
+	sub, ok := d.res.Reader(r.Topic)
+	if !ok {
+		return fmt.Errorf("nothing reads topic %q", r.Topic)
 	}
-	return d.drain()
+	t := d.tasks[ids.TaskID{Sub: sub, Partition: r.Partition}]
+	if t == nil {
+		return fmt.Errorf("topic %q has no partition %d", r.Topic, r.Partition)
+	}
+	return t.take(r)
 }
 
 // Take returns and forgets what was written to an external topic.
@@ -207,8 +183,10 @@ func (d *Driver) Engine(id ids.TaskID) state.Engine { return d.tasks[id].engine 
 // Flush writes the caches of all tasks.
 func (d *Driver) Flush() error {
 	for _, id := range d.res.Tasks() {
-		if err := d.tasks[id].graph.Flush(&d.tasks[id].ctx); err != nil {
-			return err
+		if t := d.tasks[id]; t != nil {
+			if err := t.flush(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -219,9 +197,10 @@ func (d *Driver) Close() error {
 	var errs []error
 	for _, id := range d.res.Tasks() {
 		if t := d.tasks[id]; t != nil {
-			errs = append(errs, t.graph.Close(), t.engine.Close())
+			errs = append(errs, t.close())
 		}
 	}
+	clear(d.tasks)
 	return errors.Join(errs...)
 }
 
@@ -232,6 +211,10 @@ func (t *task) take(r Record) error {
 		return fmt.Errorf("task %s does not read topic %q", t.id, r.Topic)
 	}
 	tp := ids.TopicPartition{Topic: r.Topic, Partition: r.Partition}
+	input := t.input(tp)
+	if input < 0 {
+		return fmt.Errorf("topic %q has no partition %d", r.Topic, r.Partition)
+	}
 	key, value := bytes.Clone(r.Key), bytes.Clone(r.Value)
 	// A task's fetch buffer is used again: whoever kept a part of it shows.
 	defer func() {
@@ -245,7 +228,8 @@ func (t *task) take(r Record) error {
 	t.d.ends[tp]++
 	c := &t.ctx
 	c.Topic, c.Partition = r.Topic, r.Partition
-	c.StreamTime = max(c.StreamTime, r.Timestamp)
+	c.StreamTime = streamTime(t.times.Record(input, r.from, r.Timestamp))
+	t.times.CaughtUp(input, true, t.d.now)
 	return t.guard(func() error {
 		if err := src(c, &raw); err != nil {
 			return err
@@ -262,55 +246,4 @@ func (t *task) guard(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// env is a task's operators.Env.
-type env struct{ t *task }
-
-func (e env) Task() ids.TaskID                    { return e.t.id }
-func (e env) Store(name string) (state.KV, error) { return e.t.engine.Store(name) }
-func (e env) CacheBytes() int64                   { return e.t.d.CacheBytes }
-func (e env) MaySkip() bool                       { return e.t.d.Skip != nil }
-func (e env) Metrics() *operators.Metrics         { return &e.t.d.Metrics }
-
-func (e env) Fail(err *operators.RecordError) error {
-	d := e.t.d
-	if d.Skip == nil || err.Fatal || !d.Skip(err) {
-		return err
-	}
-	d.Skipped = append(d.Skipped, err)
-	return nil
-}
-
-func (e env) Output(topic string, internal bool) (operators.Output, error) {
-	n := max(e.t.d.res.Partitions(topic), e.t.d.given[topic])
-	if n == 0 {
-		return nil, fmt.Errorf("topic %q: %w: unknown topic", topic, operators.ErrRefused)
-	}
-	return output{e.t.d, topic, n, internal}, nil
-}
-
-type output struct {
-	d        *Driver
-	topic    string
-	n        int32
-	internal bool
-}
-
-func (o output) Partitions() int32 { return o.n }
-
-func (o output) Append(p int32, key, value []byte, null record.Null, ts int64, h record.Headers) error {
-	r := Record{Topic: o.topic, Partition: p, Timestamp: ts, Headers: append(record.Headers(nil), h...)}
-	if !null.Key() {
-		r.Key = append([]byte{}, key...)
-	}
-	if !null.Value() {
-		r.Value = append([]byte{}, value...)
-	}
-	if o.internal {
-		o.d.queue = append(o.d.queue, r)
-	} else {
-		o.d.out[o.topic] = append(o.d.out[o.topic], r)
-	}
-	return nil
 }
