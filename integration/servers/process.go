@@ -111,8 +111,20 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Pause stops the process in its tracks (SIGSTOP): sockets stay open, nothing answers.
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+// Pause stops the process in its tracks (SIGSTOP): sockets stay open, nothing answers. It
+// returns when the process stands still: the signal itself only asks for that, and a thread
+// may still answer a request meanwhile.
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(5 * time.Second); !standsStill(p.Pid()); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d goes on 5 s after SIGSTOP", p.Pid())
+		}
+	}
+	return nil
+}
 
 // Resume lets a paused process go on (SIGCONT).
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
