@@ -79,6 +79,9 @@ func (d *Driver) announce() (more bool, err error) {
 	return more, nil
 }
 
+// SetClock sets where the wall clock begins, 0 unless set before Start.
+func (d *Driver) SetClock(now int64) { d.now = now }
+
 // Wall moves the wall clock: it fires the wall-clock timers of all tasks that
 // are due, and inputs without records become idle.
 func (d *Driver) Wall(now int64) error {

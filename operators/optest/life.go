@@ -56,7 +56,7 @@ func (t *task) open(timers []byte, times *barrier.TimesState) (err error) {
 	t.ctx = operators.Context{StreamTime: streamTime(t.times.StreamTime())}
 	t.ctx.Ctx = context.Background()
 	if t.graph, err = operators.Instantiate(t.d.res.Subtopologies()[t.id.Sub], env{t}); err != nil {
-		return errors.Join(err, t.engine.Close())
+		return errors.Join(err, t.close())
 	}
 	if err = t.graph.RestoreTimers(timers); err != nil {
 		return errors.Join(err, t.close())
@@ -83,7 +83,18 @@ func (t *task) restart(dir string) error {
 	return t.open(timers, &times)
 }
 
-func (t *task) close() error { return errors.Join(t.graph.Close(), t.engine.Close()) }
+// close may be called again: a restart that fails leaves a closed task.
+func (t *task) close() error {
+	var errs []error
+	if t.graph != nil {
+		errs = append(errs, t.graph.Close())
+	}
+	if t.engine != nil {
+		errs = append(errs, t.engine.Close())
+	}
+	t.graph, t.engine = nil, nil
+	return errors.Join(errs...)
+}
 
 // flush writes the caches. As in a task, a panic here is never skipped.
 func (t *task) flush() (err error) {

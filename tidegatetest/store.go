@@ -1,0 +1,252 @@
+package tidegatetest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/tidegate/tidegate"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/operators"
+	"github.com/tidegate/tidegate/serde"
+	"github.com/tidegate/tidegate/state"
+	"github.com/tidegate/tidegate/topology"
+)
+
+// opened is what both kinds of stores share.
+type opened[K, V any] struct {
+	d         *Driver
+	desc      *topology.Store
+	tasks     []ids.TaskID // that have a part of the store
+	ks        serde.Serde[K]
+	vs        serde.Serde[V]
+	timestamp bool // values begin with their timestamp
+}
+
+// stampBytes is the size of the timestamp before a table's value.
+const stampBytes = 8
+
+// Store reads the store of a table or of a processor (TopologyTestDriver
+// .getKeyValueStore, getTimestampedKeyValueStore). It sees what the steps see,
+// including what is only in a cache. It cannot write.
+type Store[K, V any] struct{ in opened[K, V] }
+
+// Store opens a key-value store: one that an unwindowed aggregation or a table
+// keeps, or a processor's KeyValueStore. The serdes must have the format of the
+// topology's.
+func (d *Driver) Store[K, V any](name string, ks serde.Serde[K], vs serde.Serde[V]) *Store[K, V] {
+	d.t.Helper()
+	in, err := openStore(d, name, ks, vs, operators.FormatTable, operators.FormatKV)
+	if err != nil {
+		d.t.Fatalf("Store(%q): %v", name, err)
+	}
+	return &Store[K, V]{in}
+}
+
+// WindowStore reads the store of a windowed aggregation or of a processor
+// (TopologyTestDriver.getWindowStore, getTimestampedWindowStore).
+type WindowStore[K, V any] struct{ in opened[K, V] }
+
+// WindowStore opens a window store: one that a windowed aggregation keeps, or a
+// processor's WindowStore. ks is the serde of the key without the window.
+func (d *Driver) WindowStore[K, V any](name string, ks serde.Serde[K], vs serde.Serde[V]) *WindowStore[K, V] {
+	d.t.Helper()
+	in, err := openStore(d, name, ks, vs, operators.FormatWindows, operators.FormatWindowKV)
+	if err != nil {
+		d.t.Fatalf("WindowStore(%q): %v", name, err)
+	}
+	return &WindowStore[K, V]{in}
+}
+
+func openStore[K, V any](
+	d *Driver, name string, ks serde.Serde[K], vs serde.Serde[V], stamped, plain string,
+) (o opened[K, V], err error) {
+	if ks == nil || vs == nil {
+		return o, errors.New("a serde is nil")
+	}
+	var all []string
+	for _, sub := range d.in.Resolved().Subtopologies() {
+		for _, st := range sub.Stores {
+			all = append(all, st.Name)
+			if st.Name != name {
+				continue
+			}
+			o = opened[K, V]{d: d, desc: st, ks: ks, vs: vs, timestamp: st.Format == stamped}
+			for p := range d.in.Resolved().TaskCount(sub.Number) {
+				o.tasks = append(o.tasks, ids.TaskID{Sub: sub.Number, Partition: p})
+			}
+		}
+	}
+	switch {
+	case o.desc == nil:
+		return o, fmt.Errorf("the topology has no such store; it has: %s", names(all))
+	case o.desc.Format != stamped && o.desc.Format != plain:
+		return o, fmt.Errorf("its format is %s: Driver.Store opens %s and %s, Driver.WindowStore %s and %s", o.desc.Format,
+			operators.FormatTable, operators.FormatKV, operators.FormatWindows, operators.FormatWindowKV)
+	case !serde.Accepts(ks, o.desc.Key.Fingerprint):
+		return o, fmt.Errorf("its keys are %s, but the given serde reads %s", o.desc.Key.Fingerprint, ks.Fingerprint())
+	case !serde.Accepts(vs, o.desc.Value.Fingerprint):
+		return o, fmt.Errorf("its values are %s, but the given serde reads %s", o.desc.Value.Fingerprint, vs.Fingerprint())
+	}
+	return o, nil
+}
+
+// part opens the task's part of the store, with everything flushed to it.
+func (o *opened[K, V]) part(task ids.TaskID) state.KV {
+	o.d.t.Helper()
+	if o.d.closed {
+		o.d.t.Fatalf("store %q: the driver is closed", o.desc.Name)
+	}
+	if err := o.d.in.Flush(); err != nil {
+		o.d.t.Fatalf("store %q: write caches: %v", o.desc.Name, err)
+	}
+	kv, err := o.d.in.Engine(task).Store(o.desc.Name)
+	o.check(err)
+	return kv
+}
+
+func (o *opened[K, V]) check(err error) {
+	o.d.t.Helper()
+	if err != nil {
+		o.d.t.Fatalf("store %q: %v", o.desc.Name, err)
+	}
+}
+
+func (o *opened[K, V]) key(k K) []byte {
+	o.d.t.Helper()
+	b, err := o.ks.Append([]byte{}, k)
+	o.check(err)
+	return b
+}
+
+// decode takes copies: the value may alias what it was decoded from.
+func (o *opened[K, V]) decode(b []byte) (v V, timestamp int64) {
+	o.d.t.Helper()
+	b = append([]byte{}, b...)
+	if o.timestamp {
+		if len(b) < stampBytes {
+			o.d.t.Fatalf("store %q: a value of %d bytes is shorter than its timestamp", o.desc.Name, len(b))
+		}
+		timestamp, b = int64(binary.BigEndian.Uint64(b)), b[stampBytes:]
+	}
+	v, err := o.vs.Decode(b)
+	o.check(err)
+	return v, timestamp
+}
+
+// only narrows the store to one partition.
+func (o opened[K, V]) only(partition int32) opened[K, V] {
+	o.d.t.Helper()
+	if partition < 0 || int(partition) >= len(o.tasks) {
+		o.d.t.Fatalf("store %q: partition %d: it has %d", o.desc.Name, partition, len(o.tasks))
+	}
+	o.tasks = o.tasks[partition : partition+1]
+	return o
+}
+
+// InPartition is the part of the store that the task of one partition keeps.
+func (s *Store[K, V]) InPartition(p int32) *Store[K, V] {
+	s.in.d.t.Helper()
+	return &Store[K, V]{s.in.only(p)}
+}
+
+// Get returns the value of k and whether there is one. If several partitions
+// have one it is that of the lowest: a processor can do so, no other step.
+func (s *Store[K, V]) Get(k K) (v V, ok bool) {
+	s.in.d.t.Helper()
+	v, _, ok = s.get(k)
+	return v, ok
+}
+
+// UpdatedAt returns the timestamp of a row: the largest of the records that made
+// it (ValueAndTimestamp.timestamp). Processors' stores have none: it is 0.
+func (s *Store[K, V]) UpdatedAt(k K) (ms int64, ok bool) {
+	s.in.d.t.Helper()
+	_, ms, ok = s.get(k)
+	return ms, ok
+}
+
+func (s *Store[K, V]) get(k K) (v V, ms int64, ok bool) {
+	s.in.d.t.Helper()
+	key := s.in.key(k)
+	for _, task := range s.in.tasks {
+		b, found, err := s.in.part(task).Get(key)
+		s.in.check(err)
+		if found {
+			v, ms = s.in.decode(b)
+			return v, ms, true
+		}
+	}
+	return v, 0, false
+}
+
+// All returns every entry, by partition and then in the order of serialised keys
+// (ReadOnlyKeyValueStore.all).
+func (s *Store[K, V]) All() []KeyValue[K, V] {
+	s.in.d.t.Helper()
+	var out []KeyValue[K, V]
+	for _, task := range s.in.tasks {
+		it := s.in.part(task).Scan(nil, nil, false)
+		for it.Next() {
+			k, err := s.in.ks.Decode(bytes.Clone(it.Key()))
+			s.in.check(err)
+			v, _ := s.in.decode(it.Value())
+			out = append(out, KV(k, v))
+		}
+		s.in.check(it.Err())
+		s.in.check(it.Close())
+	}
+	return out
+}
+
+// InPartition is the part of the store that the task of one partition keeps.
+func (s *WindowStore[K, V]) InPartition(p int32) *WindowStore[K, V] {
+	s.in.d.t.Helper()
+	return &WindowStore[K, V]{s.in.only(p)}
+}
+
+func (s *WindowStore[K, V]) part(task ids.TaskID) *state.WindowStore[[]byte, []byte] {
+	s.in.d.t.Helper()
+	return state.NewWindowStore(s.in.desc.Name, s.in.part(task), serde.Bytes(), serde.Bytes(), state.NewCache(0))
+}
+
+// Get returns the value of k in the window that begins at start, in milliseconds
+// since the epoch (ReadOnlyWindowStore.fetch). A window is gone when stream time
+// passed its end plus the grace.
+func (s *WindowStore[K, V]) Get(k K, start int64) (v V, ok bool) {
+	s.in.d.t.Helper()
+	key := s.in.key(k)
+	for _, task := range s.in.tasks {
+		b, found, err := s.part(task).Get(key, start)
+		s.in.check(err)
+		if found {
+			v, _ = s.in.decode(b)
+			return v, true
+		}
+	}
+	return v, false
+}
+
+// All returns every entry, by partition, window start and serialised key
+// (ReadOnlyWindowStore.all). In a processor's store a window ends where it
+// begins, since the store does not know its size.
+func (s *WindowStore[K, V]) All() []KeyValue[tidegate.Windowed[K], V] {
+	s.in.d.t.Helper()
+	var out []KeyValue[tidegate.Windowed[K], V]
+	for _, task := range s.in.tasks {
+		it, err := s.part(task).Scan(math.MinInt64, math.MaxInt64, false)
+		s.in.check(err)
+		for it.Next() {
+			k, err := s.in.ks.Decode(bytes.Clone(it.Key()))
+			s.in.check(err)
+			v, _ := s.in.decode(it.Value())
+			w := tidegate.Window{Start: it.Start(), End: it.Start() + s.in.desc.SizeMs}
+			out = append(out, KV(tidegate.Windowed[K]{Key: k, Window: w}, v))
+		}
+		s.in.check(it.Err())
+		s.in.check(it.Close())
+	}
+	return out
+}
