@@ -18,7 +18,7 @@
 //
 // Steps, serdes, typed stores and their write-back caches, timers, the clock of
 // event time, partitioning, the checks of partition counts, and the state engine
-// are the code that an App runs. Every task of every subtopology exists, one per
+// (in memory unless WithEngine says otherwise) are the code that an App runs. Every task of every subtopology exists, one per
 // partition: with WithPartitions(3) a topology has the tasks that it would have
 // on topics of three partitions. Restart takes a snapshot of all state and goes
 // on from it, as a checkpoint and a restore do. Memory of a record is overwritten

@@ -46,7 +46,8 @@ func (in *Input[K, V]) StartAt(ms int64, step time.Duration) *Input[K, V] {
 // Pipe writes a record and processes it to its last consequence
 // (TestInputTopic.pipeInput). The partition is Kafka's hash of the key, the
 // timestamp the driver's wall clock, unless options say otherwise. An error of
-// the topology fails the test.
+// the topology fails the test. It does not return while a topology that writes a
+// topic and reads it again goes round in circles.
 func (in *Input[K, V]) Pipe(k K, v V, opts ...PipeOption) {
 	in.d.t.Helper()
 	if err := in.TryPipe(k, v, opts...); err != nil {
