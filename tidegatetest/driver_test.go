@@ -79,15 +79,23 @@ func TestTumblingWindows(t *testing.T) {
 }
 
 func TestLateRecords(t *testing.T) {
-	b, wk := counted(tidegate.Tumbling(10*ms).Grace(90*ms), 10*ms, false)
-	d := tidegatetest.New(t, build(t, b))
-	in, out := d.Input("in", str, str), d.Output("out", wk, serde.Int64())
-	for _, ts := range []int64{200, 100, 101, 102, 103, 104, 105, 6} {
-		in.Pipe("k", "v", tidegatetest.At(ts))
+	for _, restart := range []bool{false, true} {
+		b, wk := counted(tidegate.Tumbling(10*ms).Grace(90*ms), 10*ms, restart)
+		d := tidegatetest.New(t, build(t, b))
+		in, out := d.Input("in", str, str), d.Output("out", wk, serde.Int64())
+		for _, ts := range []int64{200, 100, 101, 102, 103, 104, 105, 6} {
+			in.Pipe("k", "v", tidegatetest.At(ts))
+			if restart { // stream time survives
+				d.Restart()
+			}
+		}
+		require.Equal(t, []string{"k[200,210)=1@200"}, windowLines(out))
+		require.Equal(t, int64(7), d.Late())
+		require.Equal(t, 194*ms, d.MaxLateness())
+		at, ok := d.WindowStore("n", str, serde.Int64()).UpdatedAt("k", 200)
+		require.True(t, ok)
+		require.Equal(t, int64(200), at)
 	}
-	require.Equal(t, []string{"k[200,210)=1@200"}, windowLines(out))
-	require.Equal(t, int64(7), d.Late())
-	require.Equal(t, 194*ms, d.MaxLateness())
 }
 
 func TestStreamTableJoin(t *testing.T) {

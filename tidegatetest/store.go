@@ -217,16 +217,29 @@ func (s *WindowStore[K, V]) part(task ids.TaskID) *state.WindowStore[[]byte, []b
 // passed its end plus the grace.
 func (s *WindowStore[K, V]) Get(k K, start int64) (v V, ok bool) {
 	s.in.d.t.Helper()
+	v, _, ok = s.get(k, start)
+	return v, ok
+}
+
+// UpdatedAt is that of Store, for a key in a window.
+func (s *WindowStore[K, V]) UpdatedAt(k K, start int64) (ms int64, ok bool) {
+	s.in.d.t.Helper()
+	_, ms, ok = s.get(k, start)
+	return ms, ok
+}
+
+func (s *WindowStore[K, V]) get(k K, start int64) (v V, ms int64, ok bool) {
+	s.in.d.t.Helper()
 	key := s.in.key(k)
 	for _, task := range s.in.tasks {
 		b, found, err := s.part(task).Get(key, start)
 		s.in.check(err)
 		if found {
-			v, _ = s.in.decode(b)
-			return v, true
+			v, ms = s.in.decode(b)
+			return v, ms, true
 		}
 	}
-	return v, false
+	return v, 0, false
 }
 
 // All returns every entry, by partition, window start and serialised key
