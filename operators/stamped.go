@@ -18,6 +18,12 @@ const (
 	// FormatKV and FormatWindowKV: the same without timestamps.
 	FormatKV       = "kv-1"
 	FormatWindowKV = "window-kv-1"
+	// FormatJoinRows: one side of a stream join; segment, key, time and sequence
+	// number → timestamp, flag, value.
+	FormatJoinRows = "join-rows-1"
+	// FormatJoinPending: the rows of a stream join that met no partner, by the
+	// time up to which they wait.
+	FormatJoinPending = "join-pending-1"
 )
 
 // stamped is a value with the timestamp of its last update.

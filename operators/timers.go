@@ -46,6 +46,7 @@ const never = math.MaxInt64
 type timers struct {
 	all                []*Timer
 	expiries           []*expiry
+	closers            []closer
 	streamDue, wallDue int64
 }
 
@@ -69,9 +70,41 @@ func (ts *timers) expire(e *expiry) {
 	ts.findDue()
 }
 
+// closer is a step with something to send when stream time passes due. Who
+// changes due calls findDue.
+type closer interface {
+	due() int64
+	send(c *Context, streamTime int64) error
+}
+
+// closeBefore lets a step send before windows are dropped.
+func (ts *timers) closeBefore(x closer) {
+	ts.closers = append(ts.closers, x)
+	ts.findDue()
+}
+
+// sendClosed lets steps send what stream time closed.
+func (ts *timers) sendClosed(c *Context, streamTime int64) error {
+	if len(ts.closers) == 0 {
+		return nil
+	}
+	rec := c.RecordContext
+	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
+	defer func() { c.RecordContext = rec }()
+	for _, x := range ts.closers {
+		if err := x.send(c, streamTime); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // findDue finds the earliest due times.
 func (ts *timers) findDue() {
 	ts.reset()
+	for _, x := range ts.closers {
+		ts.streamDue = min(ts.streamDue, x.due())
+	}
 	for _, e := range ts.expiries {
 		ts.streamDue = min(ts.streamDue, e.due)
 	}
@@ -95,13 +128,16 @@ func (g *Graph) NextStreamTime() int64 { return g.timers.streamDue }
 // and in the past when a timer waits to see the clock.
 func (g *Graph) NextWallClock() int64 { return g.timers.wallDue }
 
-// Punctuate drops expired windows and fires the stream-time timers that are
-// due, in the order of due time and registration, each at most once. c's record
-// is the same afterwards.
+// Punctuate sends what waited for stream time, drops expired windows and fires
+// the stream-time timers that are due, in the order of due time and
+// registration, each at most once. c's record is the same afterwards.
 func (g *Graph) Punctuate(c *Context, streamTime int64) error {
 	g.cur, c.g, c.StreamTime = c, g, streamTime
 	if streamTime < g.timers.streamDue {
 		return nil
+	}
+	if err := g.timers.sendClosed(c, streamTime); err != nil {
+		return err
 	}
 	for _, e := range g.timers.expiries {
 		if err := e.advance(streamTime); err != nil {
