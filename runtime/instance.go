@@ -68,8 +68,8 @@ type instance struct {
 // Bounds on one fetch answer: what is decoded costs several times its bytes, and
 // larger answers do not make fetching faster.
 const (
-	fetchAnswer    = 2 << 20
-	fetchPartition = 512 << 10
+	fetchAnswer    = 1 << 20
+	fetchPartition = 256 << 10
 )
 
 // now is the monotonic clock of the machines, in milliseconds.
