@@ -95,7 +95,7 @@ type Config struct {
 	InstanceName      string // kept in the state folder
 	StateStore        StoreKind
 	CacheBytes        int64 // 64 MiB, all stores of the instance
-	BlockCacheBytes   int64 // 32 MiB, all tasks
+	BlockCacheBytes   int64 // 16 MiB, all tasks
 	FetchBytes        int64 // 16 MiB fetched and not yet processed
 	ProduceBytes      int64 // 8 MiB sent and not yet acknowledged
 	AlignmentBytes    int64 // 16 MiB held behind barriers
@@ -153,7 +153,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	bytes(&c.CacheBytes, 64)
-	bytes(&c.BlockCacheBytes, 32)
+	bytes(&c.BlockCacheBytes, 16)
 	bytes(&c.FetchBytes, 16)
 	bytes(&c.ProduceBytes, 8)
 	bytes(&c.AlignmentBytes, 16)
