@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -89,43 +86,6 @@ func failing(n int) func(http.Handler) http.Handler {
 	}
 }
 
-// TestConformanceRealServer runs against the server that TIDEGATE_S3_ENDPOINT
-// names, with credentials from the environment.
-func TestConformanceRealServer(t *testing.T) {
-	endpoint := os.Getenv("TIDEGATE_S3_ENDPOINT")
-	if endpoint == "" {
-		t.Skip("TIDEGATE_S3_ENDPOINT is not set")
-	}
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ip := net.ParseIP(u.Hostname()); ip == nil || !ip.IsLoopback() {
-		t.Fatalf("tests talk to loopback addresses only, not to %s", u.Host)
-	}
-	storetest.Run(t, func(t *testing.T) checkpoint.Store {
-		s := open(t, Config{
-			Bucket: fmt.Sprintf("tidegate-%x", rand.Uint64()), Endpoint: endpoint, PathStyle: true, Prefix: "p",
-			PartSize: 5 << 20, MultipartFrom: 6 << 20,
-		})
-		ctx := context.Background()
-		if _, err := s.client.CreateBucket(ctx, &awss3.CreateBucketInput{Bucket: &s.cfg.Bucket}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			for o, err := range s.List(ctx, "") {
-				if err != nil {
-					t.Error(err)
-					break
-				}
-				_ = s.Delete(ctx, []string{o.Key})
-			}
-			_, _ = s.client.DeleteBucket(ctx, &awss3.DeleteBucketInput{Bucket: &s.cfg.Bucket})
-		})
-		return s
-	}, storetest.Options{Large: 12 << 20})
-}
-
 func TestCheckSaysWhatToDo(t *testing.T) {
 	ignoring := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,7 +124,7 @@ func TestCheckSaysWhatToDo(t *testing.T) {
 		{"may not delete", fake(t, refusing("POST", 403, "AccessDenied")), checkpoint.ErrDenied, "s3:DeleteObject"},
 		{"wrong key", fake(t, refusing("GET", 403, "InvalidAccessKeyId")), checkpoint.ErrDenied, "wrong or expired"},
 		{"other region", fake(t, refusing("GET", 301, "PermanentRedirect")), checkpoint.ErrInvalid, "set the region"},
-		{"put-if-absent not implemented", fake(t, refusing("PUT", 501, "NotImplemented")), checkpoint.ErrInvalid, "does not support"},
+		{"put-if-absent refused with 501", fake(t, refusing("PUT", 501, "NotImplemented")), checkpoint.ErrInvalid, "does not support"},
 		{"server down", down, checkpoint.ErrUnavailable, "is the server running"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
