@@ -25,7 +25,8 @@ type txnShell struct {
 	producers map[ids.TxnHandle]*sinkProducer
 	others    map[commitKey]*transactions.Finisher
 	logEnds   map[ids.TxnHandle]int64 // taken by ReadLog (R23)
-	wanted    int                     // transactional ids the pool ever asked for
+	asked     int                     // transactional ids the pool ever asked for
+	wanted    int                     // transactional ids to have registered
 }
 
 type commitKey struct {
@@ -152,7 +153,10 @@ func (s *txnShell) perform(e transactions.Effect) {
 	i := s.i
 	switch e := e.(type) {
 	case transactions.Register:
-		s.wanted = max(s.wanted, s.registered(e.IDs))
+		// The pool numbers its ids without gaps: the total is what it asked for
+		// so far, or what the machine registered by itself.
+		s.asked += len(e.IDs)
+		s.wanted = max(s.wanted, s.asked)
 		i.post(barrier.EvWantIDs{Count: s.wanted})
 	case transactions.Send:
 		s.send(e)
@@ -180,19 +184,6 @@ func (s *txnShell) perform(e transactions.Effect) {
 	default:
 		i.loop.post(func() { i.end(fmt.Errorf("internal error: no reaction to effect %T", e)) })
 	}
-}
-
-// registered counts the ids up to the highest of a list, by their names.
-func (s *txnShell) registered(list []string) int {
-	n := s.wanted
-	for _, id := range list {
-		for k := 0; k < n+len(list)+1; k++ {
-			if transactions.TransactionalID(s.i.cfg.ApplicationID, s.i.life, s.i.self, k) == id {
-				n = max(n, k+1)
-			}
-		}
-	}
-	return n
 }
 
 // write hands a task's finished sink batch to the pool; on the loop.
