@@ -274,7 +274,7 @@ func TestDamagedLocalState(t *testing.T) {
 		// As if killed: what a process leaves is copied aside and comes back,
 		// damaged.
 		kept := filepath.Join(t.TempDir(), "run")
-		require.NoError(t, os.CopyFS(kept, os.DirFS(filepath.Join(c.dir, "a", "run"))))
+		copyLive(t, kept, filepath.Join(c.dir, "a", "run"))
 		a.close()
 		damage(t, kept, func(string) bool { return true })
 		require.NoError(t, os.RemoveAll(filepath.Join(c.dir, "a", "run")))
@@ -284,6 +284,33 @@ func TestDamagedLocalState(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(c.dir, "a", "OWNER"), []byte("{"), 0o600))
 	a := c.start(c.app(counting(t, "in", "out"), "a"))
 	a.fails("corrupted", filepath.Join(c.dir, "a"), "remove the folder")
+}
+
+// copyLive copies a folder that a running application writes to. A snapshot's
+// folder is removed once it is uploaded, so what a listing names may be gone when
+// it is opened: the copy is without it, as a killed process's folder would be.
+func copyLive(t *testing.T, to, from string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, strings.TrimPrefix(path, from))
+		if e.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, b, 0o600)
+	}))
 }
 
 // damage changes a byte in the middle of every file that is chosen; it returns
