@@ -13,6 +13,10 @@ type Table[K, V any] struct {
 	from
 	ks serde.Serde[K]
 	vs serde.Serde[V]
+	// closeAt is the stream time at which the row of a key cannot change any
+	// more: the first at which its window refuses records, for time windows the
+	// window's end plus the grace. It is nil for tables that are not windowed.
+	closeAt func(K) int64
 }
 
 // ToTable keeps the last value per key in the store of that name. A null value
@@ -48,7 +52,7 @@ func (t *Table[K, V]) Filter(f func(K, V) bool) *Table[K, V] {
 
 func (t *Table[K, V]) view(op string, site topology.Site, missing bool, fac operators.Factory, get operators.GetterFactory) *Table[K, V] {
 	f := viewNode(t.from, op, site, missing, fac, get)
-	return &Table[K, V]{from: f, ks: t.ks, vs: t.vs}
+	return &Table[K, V]{from: f, ks: t.ks, vs: t.vs, closeAt: t.closeAt}
 }
 
 // MapValues is the table with each value replaced. It has no store of its own:
@@ -60,7 +64,7 @@ func (t *Table[K, V]) MapValues[V2 any](f func(V) V2, vs ...serde.Serde[V2]) *Ta
 	fr := viewNode(t.from, "table-map-values", site, f == nil,
 		operators.TableMapValues[K](f), operators.TableMapValuesGetter[K](t.n, f))
 	fr = fr.lose("MapValues", site, false, v2 == nil)
-	return &Table[K, V2]{from: fr, ks: t.ks, vs: v2}
+	return &Table[K, V2]{from: fr, ks: t.ks, vs: v2, closeAt: t.closeAt}
 }
 
 func viewNode(f from, op string, site topology.Site, missing bool, fac operators.Factory, get operators.GetterFactory) from {

@@ -140,5 +140,12 @@ func windowed[K, V, WK, A any](
 		Factory: operators.WindowedAggregation(name, w.w, ks, as, agg, wk.Make),
 		Getter:  operators.WindowedGetter(name, w.w, ks, as, wk.Split),
 	})
-	return &Table[WK, A]{from: from{b: s.b, n: n}, ks: wk.Serde, vs: as}
+	grace := w.w.Grace
+	return &Table[WK, A]{
+		from: from{b: s.b, n: n}, ks: wk.Serde, vs: as,
+		closeAt: func(k WK) int64 {
+			_, win := wk.Split(k)
+			return win.End + grace
+		},
+	}
 }
