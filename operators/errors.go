@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/tidegate/tidegate/serde"
 	"github.com/tidegate/tidegate/topology"
 )
 
@@ -56,8 +57,8 @@ type RecordError struct {
 	// At and Stack are where a panic happened.
 	At    topology.Site
 	Stack []byte
-	// Fatal: skipping would leave a half-changed state behind, so the task must
-	// fail.
+	// Fatal: skipping would leave a half-changed state behind, or the record is
+	// not to blame (serde.ErrUnavailable), so the task must fail.
 	Fatal bool
 }
 
@@ -110,6 +111,7 @@ func (c *Context) recordError(kind ErrorKind, err error) *RecordError {
 	return &RecordError{
 		Node: n.Label(), Site: n.Site, Kind: kind,
 		Topic: c.Topic, Partition: c.Partition, Offset: c.Offset, Err: err,
+		Fatal: errors.Is(err, serde.ErrUnavailable),
 	}
 }
 
@@ -157,7 +159,7 @@ func (g *Graph) RecoverError(p any) *RecordError {
 	if revert := c.revert; revert != nil {
 		c.revert = nil
 		undone, rerr := revert()
-		e.Fatal = !undone
+		e.Fatal = e.Fatal || !undone
 		if rerr != nil {
 			e.Err = errors.Join(err, rerr)
 		}

@@ -46,6 +46,15 @@ func (s nullable[T]) Clone(v record.Opt[T]) record.Opt[T] {
 	return v
 }
 
+// fixedSize is that of the inner serde: a list of nullable elements has the
+// layout of a list of plain ones.
+func (s nullable[T]) fixedSize() int {
+	if f, ok := s.in.(interface{ fixedSize() int }); ok {
+		return f.fixedSize()
+	}
+	return 0
+}
+
 func partitionKey[T any](s Serde[T], b []byte) []byte {
 	if p, ok := s.(PartitionKeyer); ok {
 		return p.PartitionKey(b)

@@ -150,6 +150,15 @@ func (boolSerde) Decode(b []byte) (bool, error) {
 }
 func (boolSerde) Fingerprint() string { return "bool" }
 
+// fixedSize is the length of an encoding that Kafka's ListSerializer knows to be
+// the same for all values. A bool is not among them.
+func (int64Serde) fixedSize() int   { return 8 }
+func (int32Serde) fixedSize() int   { return 4 }
+func (int16Serde) fixedSize() int   { return 2 }
+func (uint64Serde) fixedSize() int  { return 8 }
+func (float64Serde) fixedSize() int { return 8 }
+func (float32Serde) fixedSize() int { return 4 }
+
 func lengthError(what string, want int, b []byte) error {
 	return fmt.Errorf("%s: want %d bytes, got %d (%s)", what, want, len(b), excerpt(b))
 }

@@ -1,5 +1,7 @@
 package serde
 
+import "errors"
+
 // Serde serialises values of type T. Implementations are stateless and safe
 // for concurrent use: one value serves all tasks.
 type Serde[T any] interface {
@@ -13,6 +15,11 @@ type Serde[T any] interface {
 	// Fingerprint names the format. It is stored in every checkpoint.
 	Fingerprint() string
 }
+
+// ErrUnavailable is wrapped by the errors of a serde that could not reach what
+// it needs, such as a schema registry. The record is not to blame: such an error
+// fails the task even where the failure handler skips bad records.
+var ErrUnavailable = errors.New("the serde's service is not available")
 
 // Evolver is implemented by a serde that can read what an earlier serde wrote.
 type Evolver interface {
