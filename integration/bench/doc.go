@@ -11,7 +11,7 @@
 //     the public API, in barrier mode with Pebble and a checkpoint store.
 //
 // The output is read by this process with isolation read_committed while it is
-// written, through a small reader of its own, so that the measurement costs
+// written, through a small reader (package measure), so that the measurement costs
 // little and does not share a client with what is measured. It checks that the
 // running counts of each key are exactly 1, 2, 3, …: a lost or doubled output
 // record fails the run. A record lost before it is counted shows only in a

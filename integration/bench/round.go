@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/tidegate/tidegate/integration/measure"
 	"github.com/tidegate/tidegate/integration/servers"
 )
 
@@ -72,7 +73,7 @@ func newBench(ctx context.Context, s settings, systems []string) (*bench, error)
 		return nil, err
 	}
 	begun := time.Now()
-	if err := preload(ctx, b.client, b.input, s.records, s.seed); err != nil {
+	if err := measure.Preload(ctx, b.client, b.input, s.records, s.seed); err != nil {
 		return nil, err
 	}
 	fmt.Printf("broker from %s, %d input records written in %s\n", b.kafka.Source(), s.records, time.Since(begun).Round(time.Second/10))
@@ -149,7 +150,7 @@ func (b *bench) round(ctx context.Context, system string, round int) (result, er
 	if err := b.createTopic(ctx, output); err != nil {
 		return result{}, err
 	}
-	c, err := newCounter(ctx, b.client, output, b.keys)
+	c, err := measure.NewOutput(ctx, b.client, output, measure.NewCounter(b.keys))
 	if err != nil {
 		return result{}, err
 	}
@@ -162,28 +163,28 @@ func (b *bench) round(ctx context.Context, system string, round int) (result, er
 		logs = b.keepLogs
 	}
 	log := filepath.Join(logs, name+".log")
-	p, u, err := start(path, args, env, log)
+	p, u, err := measure.Start(path, args, env, log)
 	if err != nil {
 		return result{}, err
 	}
 	counting, stop := context.WithCancel(ctx)
 	counted := make(chan struct{})
-	go func() { defer close(counted); c.run(counting) }()
+	go func() { defer close(counted); c.Run(counting) }()
 	defer func() { stop(); <-counted }()
 
 	err = b.wait(ctx, p, c)
-	cpu := u.cpu()
-	atEnd, _, _, _ := c.seen()
+	cpu := u.CPU()
+	atEnd, _, _, _ := c.Seen()
 	if stopErr := p.Stop(time.Minute); err == nil && stopErr != nil {
 		err = fmt.Errorf("stop: %w", stopErr)
 	}
-	if err := errors.Join(err, c.verdict()); err != nil {
-		return result{}, fmt.Errorf("%w\nend offsets: %s\n%s", err, b.ends(b.input, name), tail(log))
+	if err := errors.Join(err, c.Verdict()); err != nil {
+		return result{}, fmt.Errorf("%w\nend offsets: %s\n%s", err, b.ends(b.input, name), measure.Tail(log))
 	}
-	r := result{rssMB: u.peakMB(), cpuPerMillion: cpu / max(float64(atEnd), 1) * 1e6}
-	r.rate, r.window = c.rate(b.warmup, b.window)
+	r := result{rssMB: u.PeakMB(), cpuPerMillion: cpu / max(float64(atEnd), 1) * 1e6}
+	r.rate, r.window = c.Rate(b.warmup, b.window)
 	r.allocations = reported(log, allocationsPrefix)
-	r.records, _, _, _ = c.seen()
+	r.records, _, _, _ = c.Seen()
 	return r, nil
 }
 
@@ -232,7 +233,7 @@ func (b *bench) ends(match ...string) string {
 
 // wait returns when the window is full or everything was counted; an error if
 // the contestant ends or nothing comes for a while.
-func (b *bench) wait(ctx context.Context, p *servers.Process, c *counter) error {
+func (b *bench) wait(ctx context.Context, p *servers.Process, c *measure.Output) error {
 	const patience = 30 * time.Second
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -247,7 +248,7 @@ func (b *bench) wait(ctx context.Context, p *servers.Process, c *counter) error 
 			return errors.New("the process ended by itself")
 		case <-tick.C:
 		}
-		total, first, last, err := c.seen()
+		total, first, last, err := c.Seen()
 		switch {
 		case err != nil:
 			return err
@@ -255,7 +256,7 @@ func (b *bench) wait(ctx context.Context, p *servers.Process, c *counter) error 
 			return nil
 		case total > 0 && last-first >= b.warmup+b.window:
 			return nil
-		case time.Since(c.begun)-last > patience:
+		case time.Since(c.Begun())-last > patience:
 			return fmt.Errorf("no output for %s after %d records", patience, total)
 		}
 	}

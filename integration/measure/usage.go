@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"bufio"
@@ -12,8 +12,8 @@ import (
 	"github.com/tidegate/tidegate/integration/servers"
 )
 
-// usage is what a contestant's process took.
-type usage struct {
+// Usage is what a contestant's process took.
+type Usage struct {
 	mu      sync.Mutex
 	peakKB  int64 // most resident memory, as the kernel counted it
 	nowKB   []int64
@@ -21,7 +21,7 @@ type usage struct {
 }
 
 // watch samples a process until done is closed.
-func (u *usage) watch(pid int, done <-chan struct{}) {
+func (u *Usage) watch(pid int, done <-chan struct{}) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -34,7 +34,7 @@ func (u *usage) watch(pid int, done <-chan struct{}) {
 	}
 }
 
-func (u *usage) sample(pid int) {
+func (u *Usage) sample(pid int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
@@ -69,31 +69,33 @@ func (u *usage) sample(pid int) {
 	}
 }
 
-func (u *usage) peakMB() int64 {
+// PeakMB is the most resident memory in MiB.
+func (u *Usage) PeakMB() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return (u.peakKB + 1023) / 1024
 }
 
-func (u *usage) cpu() float64 {
+// CPU is the processor time in seconds.
+func (u *Usage) CPU() float64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.seconds
 }
 
-// start runs a contestant, its output appended to a log file.
-func start(path string, args, env []string, log string) (*servers.Process, *usage, error) {
+// Start runs a contestant, its output appended to a log file.
+func Start(path string, args, env []string, log string) (*servers.Process, *Usage, error) {
 	p, err := servers.StartProcess(servers.Command{Path: path, Args: args, Env: env, LogPath: log})
 	if err != nil {
 		return nil, nil, err
 	}
-	u := &usage{}
+	u := &Usage{}
 	go u.watch(p.Pid(), p.Done())
 	return p, u, nil
 }
 
-// tail returns the end of a log file for an error message.
-func tail(path string) string {
+// Tail returns the end of a log file for an error message.
+func Tail(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return ""

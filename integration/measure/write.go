@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"context"
@@ -16,9 +16,9 @@ const (
 	preloadBatch = 8_000 // records of 108 bytes, below 1 MiB
 )
 
-// preload fills a topic with records of a random 8-byte key and a 100-byte
+// Preload fills a topic with records of a random 8-byte key and a 100-byte
 // value, spread evenly over the partitions. The bytes depend on seed only.
-func preload(ctx context.Context, client sarama.Client, topic string, records int64, seed uint64) error {
+func Preload(ctx context.Context, client sarama.Client, topic string, records int64, seed uint64) error {
 	partitions, err := client.Partitions(topic)
 	if err != nil {
 		return fmt.Errorf("partitions of %s: %w", topic, err)

@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"cmp"
@@ -13,10 +13,10 @@ import (
 	"github.com/tidegate/tidegate/integration/servers"
 )
 
-// reader reads partitions of one topic from one broker with isolation
+// Reader reads partitions of one topic from one broker with isolation
 // read_committed, by Kafka's Fetch request version 11. It decodes records in
 // place; compressed batches are refused.
-type reader struct {
+type Reader struct {
 	topic   string
 	conn    net.Conn
 	next    map[int32]int64
@@ -31,21 +31,25 @@ const (
 	readerBytes = 2 << 20 // per partition and request
 )
 
-func newReader(ctx context.Context, addr, topic string, partitions []int32) (*reader, error) {
+// NewReader begins at the start of every partition.
+func NewReader(ctx context.Context, addr, topic string, partitions []int32) (*Reader, error) {
 	conn, err := servers.LoopbackDialer{}.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", addr, err)
 	}
-	r := &reader{topic: topic, conn: conn, order: partitions, next: map[int32]int64{}}
+	r := &Reader{topic: topic, conn: conn, order: partitions, next: map[int32]int64{}}
 	for _, p := range partitions {
 		r.next[p] = 0
 	}
 	return r, nil
 }
 
-// poll makes one request and calls each for every committed record in it.
+// Each takes a record; its timestamp is in milliseconds.
+type Each func(partition int32, timestamp int64, key, value []byte)
+
+// Poll makes one request and calls each for every committed record in it.
 // key and value are valid until each returns.
-func (r *reader) poll(each func(partition int32, key, value []byte)) error {
+func (r *Reader) Poll(each Each) error {
 	if err := r.send(); err != nil {
 		return err
 	}
@@ -72,14 +76,14 @@ func (r *reader) poll(each func(partition int32, key, value []byte)) error {
 	return d.err
 }
 
-func (r *reader) send() error {
+func (r *Reader) send() error {
 	r.id++
 	b := r.request[:0]
 	b = binary.BigEndian.AppendUint32(b, 0) // length, below
 	b = binary.BigEndian.AppendUint16(b, 1) // Fetch
 	b = binary.BigEndian.AppendUint16(b, 11)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.id))
-	b = appendText(b, "bench-reader")
+	b = appendText(b, "bench-Reader")
 	b = appendInt32(b, -1) // replica
 	b = appendInt32(b, int32(readerWait.Milliseconds()))
 	b = appendInt32(b, 1) // least bytes
@@ -110,7 +114,7 @@ func (r *reader) send() error {
 	return nil
 }
 
-func (r *reader) receive() error {
+func (r *Reader) receive() error {
 	var size [4]byte
 	if _, err := io.ReadFull(r.conn, size[:]); err != nil {
 		return fmt.Errorf("fetch %s: %w", r.topic, err)
@@ -131,7 +135,7 @@ func (r *reader) receive() error {
 
 // partition reads one partition of an answer. Batches of a producer id are
 // skipped from the first offset of its aborted transaction to the marker.
-func (r *reader) partition(d *wire, each func(int32, []byte, []byte)) error {
+func (r *Reader) partition(d *wire, each Each) error {
 	p := d.int32()
 	if code := d.int16(); code != 0 {
 		return fmt.Errorf("fetch %s-%d: error code %d", r.topic, p, code)
@@ -165,7 +169,7 @@ func (r *reader) partition(d *wire, each func(int32, []byte, []byte)) error {
 			delete(skip, b.pid)
 		case b.transactional && skip[b.pid]:
 		default:
-			if err := b.records(r.next[p], func(k, v []byte) { each(p, k, v) }); err != nil {
+			if err := b.records(r.next[p], p, each); err != nil {
 				return fmt.Errorf("%s-%d: %w", r.topic, p, err)
 			}
 		}
@@ -175,7 +179,7 @@ func (r *reader) partition(d *wire, each func(int32, []byte, []byte)) error {
 }
 
 type batch struct {
-	base, last, pid        int64
+	base, last, pid, first int64
 	control, transactional bool
 	count                  int32
 	body                   wire
@@ -193,7 +197,8 @@ func readBatch(base int64, d *wire) (batch, error) {
 	}
 	b := batch{base: base, transactional: attributes&16 != 0, control: attributes&32 != 0}
 	b.last = base + int64(d.int32())
-	d.bytes(16) // timestamps
+	b.first = d.int64()
+	d.bytes(8) // largest timestamp
 	b.pid = d.int64()
 	d.bytes(6) // epoch and sequence
 	b.count = d.int32()
@@ -202,12 +207,12 @@ func readBatch(base int64, d *wire) (batch, error) {
 }
 
 // records calls each for the records from offset from on.
-func (b *batch) records(from int64, each func(key, value []byte)) error {
+func (b *batch) records(from int64, partition int32, each Each) error {
 	d := &b.body
 	for range b.count {
 		rec := wire{b: d.bytes(int(d.varint()))}
 		rec.byte()
-		rec.varint() // timestamp
+		timestamp := b.first + rec.varint()
 		offset := b.base + rec.varint()
 		key := rec.bytes(int(max(rec.varint(), 0)))
 		value := rec.bytes(int(max(rec.varint(), 0)))
@@ -215,7 +220,7 @@ func (b *batch) records(from int64, each func(key, value []byte)) error {
 			return fmt.Errorf("record batch at offset %d: %w", b.base, io.ErrUnexpectedEOF)
 		}
 		if offset >= from {
-			each(key, value)
+			each(partition, timestamp, key, value)
 		}
 	}
 	return nil

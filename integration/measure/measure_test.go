@@ -1,4 +1,4 @@
-package main
+package measure
 
 import (
 	"encoding/binary"
@@ -12,42 +12,42 @@ import (
 )
 
 func TestSlopeFollowsBursts(t *testing.T) {
-	var samples []sample
+	var samples []Sample
 	for s := range 40 { // 1000 a second, visible once a second, after a slow start
 		if s >= 5 {
-			samples = append(samples, sample{time.Duration(s) * time.Second, int64(s-5)*1000 + 1})
+			samples = append(samples, Sample{time.Duration(s) * time.Second, int64(s-5)*1000 + 1})
 		}
 	}
-	rate, window := slope(samples, 5*time.Second, 20*time.Second)
+	rate, window := Slope(samples, 5*time.Second, 20*time.Second)
 	require.InDelta(t, 1000, rate, 20)
 	require.Equal(t, 20*time.Second, window)
-	_, window = slope(samples, 5*time.Second, time.Minute)
+	_, window = Slope(samples, 5*time.Second, time.Minute)
 	require.Equal(t, 29*time.Second, window)
-	rate, _ = slope(nil, 0, time.Second)
+	rate, _ = Slope(nil, 0, time.Second)
 	require.Zero(t, rate)
 }
 
 func TestCounterNoticesLostAndDoubled(t *testing.T) {
-	record := func(c *counter, key, count uint64) {
-		c.record(binary.BigEndian.AppendUint64(nil, key), binary.BigEndian.AppendUint64(nil, count))
+	record := func(c *Counter, key, count uint64) {
+		c.Record(0, 0, binary.BigEndian.AppendUint64(nil, key), binary.BigEndian.AppendUint64(nil, count))
 	}
-	c := &counter{counts: make([]uint64, 10)}
+	c := NewCounter(10)
 	for n := range uint64(3) {
 		record(c, 1, n+1)
 	}
-	require.NoError(t, c.verdict())
+	require.NoError(t, c.Verdict())
 	record(c, 1, 3)
 	record(c, 2, 3)
 	record(c, 2, 4)
-	require.EqualError(t, c.verdict(), "2 records lost, 1 doubled; first: key 1: count 3 came where 4 was due")
-	c = &counter{counts: make([]uint64, 10)}
+	require.EqualError(t, c.Verdict(), "2 records lost, 1 doubled; first: key 1: count 3 came where 4 was due")
+	c = NewCounter(10)
 	record(c, 10, 1)
-	require.ErrorContains(t, c.verdict(), "output record with key")
+	require.ErrorContains(t, c.Verdict(), "output record with key")
 }
 
 // TestReaderDecodesBatches decodes what sarama encodes, transactions included.
 func TestReaderDecodesBatches(t *testing.T) {
-	r := &reader{topic: "t", next: map[int32]int64{0: 1}}
+	r := &Reader{topic: "t", next: map[int32]int64{0: 1}}
 	var set []byte
 	add := func(base, pid int64, transactional, control bool, n int) {
 		b := randomBatch(rand.New(rand.NewPCG(uint64(base), 0)), n)
@@ -75,7 +75,7 @@ func TestReaderDecodesBatches(t *testing.T) {
 	answer = appendInt32(answer, int32(len(set)))
 	answer = append(answer, set...)
 	var got []uint64
-	require.NoError(t, r.partition(&wire{b: answer}, func(_ int32, key, value []byte) {
+	require.NoError(t, r.partition(&wire{b: answer}, func(_ int32, _ int64, key, value []byte) {
 		got = append(got, binary.BigEndian.Uint64(key))
 		require.Len(t, value, valueBytes)
 	}))
