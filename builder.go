@@ -12,10 +12,14 @@ import (
 // returned together by Build. A Builder is not safe for concurrent use.
 type Builder struct {
 	t *topology.Builder
+	// outputs are the further outputs of processors.
+	outputs map[*topology.Node][]any
 }
 
 // NewBuilder returns an empty builder.
-func NewBuilder() *Builder { return &Builder{t: topology.NewBuilder()} }
+func NewBuilder() *Builder {
+	return &Builder{t: topology.NewBuilder(), outputs: map[*topology.Node][]any{}}
+}
 
 // Stream reads a topic as a stream of independent records. The partition count
 // of the topic becomes the number of tasks.
@@ -183,8 +187,11 @@ func need[T any](b *Builder, site topology.Site, step, what string, l lost, s se
 		return s
 	}
 	remedy := "pass the serde to " + l.op + " or restate it with As"
-	if l.op == "Process" { // it takes no serdes
+	switch l.op {
+	case "Process", "ProcessValues": // they take no serdes
 		remedy = "restate it with As"
+	case "Output":
+		remedy = "pass the serdes to tidegate.Output or restate them with As"
 	}
 	b.t.Errorf(l.site, "%s changes the %s to %T and its serde is not known, but %s at %s needs it: %s",
 		l.op, what, *new(T), step, site, remedy)

@@ -9,12 +9,6 @@ import (
 	"github.com/tidegate/tidegate/topology"
 )
 
-// StoreDef is the definition of a store for Stream.Process: KeyValueStore or
-// WindowStore.
-type StoreDef interface {
-	store(b *Builder) topology.Store
-}
-
 // KVDef defines a key-value store.
 type KVDef[K, V any] struct {
 	name string
@@ -24,17 +18,26 @@ type KVDef[K, V any] struct {
 }
 
 // KeyValueStore defines a key-value store of that name (Kafka Streams'
-// Stores.keyValueStoreBuilder). It is opened with ProcessorContext.Store.
+// Stores.keyValueStoreBuilder). It is opened with TaskContext.Store.
 func KeyValueStore[K, V any](name string, ks serde.Serde[K], vs serde.Serde[V]) *KVDef[K, V] {
 	return &KVDef[K, V]{name: name, ks: ks, vs: vs, site: here()}
 }
 
-func (d *KVDef[K, V]) store(b *Builder) topology.Store {
-	return topology.Store{
+func (d *KVDef[K, V]) connect(c *connection) {
+	c.store(topology.Store{
 		Name: d.name, Format: operators.FormatKV, Site: d.site, Owner: d,
-		Key:   serdeInfo(given(b, d.site, "key", d.ks)),
-		Value: serdeInfo(given(b, d.site, "value", d.vs)),
+		Key:   serdeInfo(given(c.b, d.site, "key", d.ks)),
+		Value: serdeInfo(given(c.b, d.site, "value", d.vs)),
+	})
+}
+
+// Store opens a key-value store that was passed to Process.
+func (c *TaskContext) Store[K, V any](def *KVDef[K, V]) (*KV[K, V], error) {
+	s, err := operators.OpenKV(c.core, def.name, def.ks, def.vs)
+	if err != nil {
+		return nil, err
 	}
+	return &KV[K, V]{in: s, null: nullOf(def.vs), fault: c.core.Fault}, nil
 }
 
 // KV is an open key-value store. Values are shared with the cache: a value from
@@ -98,21 +101,30 @@ type WindowKVDef[K, V any] struct {
 
 // WindowStore defines a store keyed by key and window start (Kafka Streams'
 // Stores.windowStoreBuilder). Windows that began more than retention before
-// stream time are dropped. It is opened with ProcessorContext.WindowStore.
+// stream time are dropped. It is opened with TaskContext.WindowStore.
 func WindowStore[K, V any](name string, retention time.Duration, ks serde.Serde[K], vs serde.Serde[V]) *WindowKVDef[K, V] {
 	return &WindowKVDef[K, V]{name: name, retention: retention, ks: ks, vs: vs, site: here()}
 }
 
-func (d *WindowKVDef[K, V]) store(b *Builder) topology.Store {
+func (d *WindowKVDef[K, V]) connect(c *connection) {
 	if d.retention < time.Millisecond {
-		b.t.Errorf(d.site, "window store %q: retention %v must be at least 1ms", d.name, d.retention)
+		c.b.t.Errorf(d.site, "window store %q: retention %v must be at least 1ms", d.name, d.retention)
 	}
-	return topology.Store{
+	c.store(topology.Store{
 		Name: d.name, Format: operators.FormatWindowKV, Site: d.site, Owner: d,
 		GraceMs: d.retention.Milliseconds(),
-		Key:     serdeInfo(given(b, d.site, "key", d.ks)),
-		Value:   serdeInfo(given(b, d.site, "value", d.vs)),
+		Key:     serdeInfo(given(c.b, d.site, "key", d.ks)),
+		Value:   serdeInfo(given(c.b, d.site, "value", d.vs)),
+	})
+}
+
+// WindowStore opens a window store that was passed to Process.
+func (c *TaskContext) WindowStore[K, V any](def *WindowKVDef[K, V]) (*WindowKV[K, V], error) {
+	s, err := operators.OpenWindows(c.core, def.name, def.ks, def.vs, def.retention.Milliseconds())
+	if err != nil {
+		return nil, err
 	}
+	return &WindowKV[K, V]{in: s, null: nullOf(def.vs), fault: c.core.Fault}, nil
 }
 
 // WindowKV is an open window store. Starts are in milliseconds since the epoch.
