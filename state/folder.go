@@ -299,7 +299,10 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// bootID identifies the run of the kernel, "" where the system does not tell.
+// BootID identifies the run of the machine's kernel, "" where the system does
+// not tell: a folder that was written before it proves nothing.
+func BootID() string { return bootID() }
+
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

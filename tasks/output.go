@@ -157,7 +157,7 @@ func (o *output) announce(p *outPart, idle bool) {
 	}
 	p.announced, p.announcedIdle = st, idle
 	o.t.scratch = barrier.AppendTimeHeader(o.t.scratch[:0], o.t.spec.Life, []barrier.ChannelTime{{
-		Channel: barrier.Channel{Task: o.t.spec.ID, Inc: o.t.spec.Incarnation}, Time: st, Idle: idle,
+		Channel: o.t.channel, Time: st, Idle: idle,
 	}})
 	o.control(p, o.t.scratch)
 }
@@ -208,7 +208,7 @@ func (t *Task) announceAlone() {
 // that the task writes, behind everything it produced (R8).
 func (t *Task) writeBarrier(n ids.CheckpointID) {
 	header := barrier.AppendBarrierHeader(nil, t.spec.Life, n,
-		[]barrier.Channel{{Task: t.spec.ID, Inc: t.spec.Incarnation}})
+		[]barrier.Channel{t.channel})
 	for _, o := range t.repartition {
 		for i := range o.parts {
 			p := &o.parts[i]

@@ -174,8 +174,8 @@ func (t *Task) takeSegment(in *input, it *item, limit int64) {
 	if t.failed {
 		return
 	}
+	in.next = seg.Last + 1
 	if whole {
-		in.next = seg.Last + 1
 		in.pop()
 	}
 	if aligned {
@@ -299,7 +299,7 @@ func (t *Task) snapshot(n ids.CheckpointID) {
 		t.fail(fmt.Errorf("flush state of task %s: %w", t.spec.ID, err))
 		return
 	}
-	if !t.spec.Rules.SkipR8 {
+	if !t.spec.Rules.SkipR8 && !t.spec.ReadCommitted {
 		t.writeBarrier(n)
 	} else {
 		t.flushOpen(t.now)
@@ -310,7 +310,9 @@ func (t *Task) snapshot(n ids.CheckpointID) {
 	s.Pause = time.Since(begun)
 	t.lastBarrier = n
 	t.protocol.Passed(t, s)
-	t.release(t.aligner.Snapshotted())
+	if !t.spec.ReadCommitted {
+		t.release(t.aligner.Snapshotted())
+	}
 	if t.stopAt == n {
 		t.parked = true
 	}
@@ -329,8 +331,10 @@ func (t *Task) fixState(s *Snapshot) bool {
 	s.Positions = t.aligner.Positions()
 	s.Times = t.times.State()
 	s.Timers = t.graph.SnapshotTimers()
-	for tp, in := range t.external {
-		s.External[tp] = in.next
+	for _, in := range t.inputs {
+		if !in.spec.Internal || t.spec.ReadCommitted {
+			s.External[in.spec.TP] = in.next
+		}
 	}
 	return true
 }

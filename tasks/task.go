@@ -45,6 +45,14 @@ type Spec struct {
 	SnapshotDir func(n ids.CheckpointID) string
 	// AtLeastOnce: nothing waits behind barriers (R11).
 	AtLeastOnce bool
+	// ReadCommitted is for changelog mode, which has no barriers: repartition
+	// topics are read committed, a trigger takes the snapshot at once, and the
+	// snapshot's External holds the next offset of every input.
+	ReadCommitted bool
+	// WriteAs is the incarnation in the headers of repartition records, if it is
+	// not Incarnation: without a control log all incarnations of a task write as
+	// one.
+	WriteAs ids.Incarnation
 	Rules       Rules
 }
 
@@ -77,6 +85,7 @@ type Task struct {
 	repartition []*output
 	outputs     map[string]*output
 	open        []openPart
+	channel     barrier.Channel
 	dataHeader  []byte
 	scratch     []byte
 
@@ -107,7 +116,11 @@ func New(spec Spec, protocol Protocol, restored Restored, env EnvConfig) (*Task,
 		lastBarrier: restored.LastBarrier, stopAt: ids.NoCheckpoint,
 		now: time.Now(), started: time.Now(),
 	}
-	t.dataHeader = barrier.AppendDataHeader(nil, spec.Life, barrier.Channel{Task: spec.ID, Inc: spec.Incarnation})
+	t.channel = barrier.Channel{Task: spec.ID, Inc: spec.Incarnation}
+	if spec.WriteAs != 0 {
+		t.channel.Inc = spec.WriteAs
+	}
+	t.dataHeader = barrier.AppendDataHeader(nil, spec.Life, t.channel)
 	t.env = &taskEnv{t: t, cfg: env}
 	for _, o := range spec.Outputs {
 		t.addOutput(o)
@@ -186,7 +199,7 @@ func (t *Task) makeInputs() error {
 func (t *Task) subscribe(f *kafka.Fetcher) error {
 	for _, in := range t.inputs {
 		iso := kafka.ReadCommitted
-		if in.spec.Internal {
+		if in.spec.Internal && !t.spec.ReadCommitted {
 			iso = kafka.ReadUncommitted
 		}
 		in.since = t.now
@@ -239,7 +252,7 @@ func (t *Task) trigger(n ids.CheckpointID, stop bool) {
 	if stop {
 		t.stopAt = n
 	}
-	if t.aligner.Trigger(n) {
+	if t.spec.ReadCommitted || t.aligner.Trigger(n) {
 		t.snapshot(n)
 	}
 }

@@ -157,6 +157,10 @@ func (w *Worker) Decided(n ids.CheckpointID, completed bool) {
 	})
 }
 
+// Do runs f on the worker's goroutine, in order with the other commands; after
+// Stop it is dropped.
+func (w *Worker) Do(f func()) { w.command(f) }
+
 // SetLog hands over the position in the control log, behind the commands that
 // came before it: a task sees a Trigger before the position passes it.
 func (w *Worker) SetLog(end int64) {

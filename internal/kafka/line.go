@@ -163,6 +163,9 @@ func (l *line) answered(r *produceRequest, res *sarama.ProduceResponse, err erro
 		case block == nil:
 			b.q.refused(b, &transportError{node: l.node, err: sarama.ErrIncompleteResponse})
 		case block.Err == sarama.ErrNoError, block.Err == sarama.ErrDuplicateSequenceNumber:
+			if block.Offset >= 0 { // unknown for some duplicates
+				b.q.last = max(b.q.last, block.Offset+int64(b.Len())-1)
+			}
 			b.q.acknowledged(b)
 		default:
 			b.q.refused(b, blockError(block, b))

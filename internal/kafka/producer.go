@@ -125,7 +125,7 @@ func (p *Producer) queue(tp ids.TopicPartition) *queue {
 	if q != nil {
 		return q
 	}
-	q = &queue{p: p, tp: tp}
+	q = &queue{p: p, tp: tp, last: -1}
 	p.queues[tp] = q
 	if p.opts.TransactionalID == "" || p.opts.PartitionsAdded {
 		q.added = true
@@ -208,6 +208,17 @@ func (p *Producer) Partitions() []ids.TopicPartition {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	return slices.SortedFunc(slices.Values(p.added), ids.TopicPartition.Compare)
+}
+
+// LastOffset returns the offset of the last record in a partition that is known
+// to be this producer's, or -1.
+func (p *Producer) LastOffset(tp ids.TopicPartition) int64 {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if q := p.queues[tp]; q != nil {
+		return q.last
+	}
+	return -1
 }
 
 // Options returns what the producer was made with.

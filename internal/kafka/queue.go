@@ -39,6 +39,7 @@ type queue struct {
 	sent       []*Builder
 	enqN       uint64 // batches ever enqueued
 	ackedN     uint64 // batches acknowledged, from the first without a gap
+	last       int64  // offset of the last record known to be written, -1: none
 	seq        int32  // next sequence number
 	open       bool   // the window is open
 	redo       int    // batches to be repeated one by one before it opens

@@ -205,6 +205,31 @@ func (t *Transactions) AddOffsets(ctx context.Context, h ids.TxnHandle, group st
 // generation -1 and no member: fencing is the log's business (R18). AddOffsets
 // must have gone before. They take effect with the transaction's commit.
 func (t *Transactions) CommitOffsets(ctx context.Context, h ids.TxnHandle, group string, offsets []Offset) error {
+	return t.commitOffsets(ctx, h, group, Membership{Generation: -1}, offsets, retriable)
+}
+
+// CommitOffsetsAs is CommitOffsets as a member of a generation (KIP-447): Kafka
+// refuses the offsets of one that is not in the group any more. A generation
+// that is over (OldGeneration) is an answer here: the caller asks again with the
+// next one, if it is still a member then.
+func (t *Transactions) CommitOffsetsAs(ctx context.Context, h ids.TxnHandle, group string, member Membership, offsets []Offset) error {
+	again := func(err error) bool { return retriable(err) && !OldGeneration(err) }
+	return t.commitOffsets(ctx, h, group, member, offsets, again)
+}
+
+// OldGeneration reports whether err says that a rebalance began or ended since
+// the generation of the request: codes 22 and 27.
+func OldGeneration(err error) bool {
+	return errors.Is(err, sarama.ErrIllegalGeneration) || errors.Is(err, sarama.ErrRebalanceInProgress)
+}
+
+// UnknownMember reports whether err says that the group does not hold the member
+// any more: codes 25 and 82.
+func UnknownMember(err error) bool {
+	return errors.Is(err, sarama.ErrUnknownMemberId) || errors.Is(err, sarama.ErrFencedInstancedId)
+}
+
+func (t *Transactions) commitOffsets(ctx context.Context, h ids.TxnHandle, group string, member Membership, offsets []Offset, again func(error) bool) error {
 	if len(offsets) == 0 {
 		return nil
 	}
@@ -219,12 +244,12 @@ func (t *Transactions) CommitOffsets(ctx context.Context, h ids.TxnHandle, group
 	}
 	slices.SortFunc(tps, ids.TopicPartition.Compare)
 	var at ids.TopicPartition
-	err := retry(ctx, retriable, func() error {
+	err := retry(ctx, again, func() error {
 		at = ids.TopicPartition{}
 		res, err := atCoordinator(ctx, t.pool, t.groups, group, func(b *sarama.Broker) (*sarama.TxnOffsetCommitResponse, sarama.KError, error) {
 			r, err := b.TxnOffsetCommit(&sarama.TxnOffsetCommitRequest{
 				Version: txnOffsetCommitVersion, TransactionalID: h.TransactionalID, GroupID: group,
-				ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, GenerationID: -1, Topics: topics,
+				ProducerID: h.ProducerID, ProducerEpoch: h.ProducerEpoch, GenerationID: member.Generation, MemberID: member.MemberID, Topics: topics,
 			})
 			return r, 0, err
 		})

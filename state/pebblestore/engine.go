@@ -69,7 +69,7 @@ func (s *Shared) OpenFunc(o Options) state.OpenFunc {
 // else one with the sealed files of a snapshot. Errors: [state.ErrCorrupted],
 // [state.ErrUnsealed], [state.ErrDiskFull], [state.ErrLocked].
 func Open(s *Shared, dir string, o Options) (*Engine, error) {
-	fresh, err := state.OpenFolder(dir)
+	fresh, err := openFolder(dir, o.Kept)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +94,21 @@ func Open(s *Shared, dir string, o Options) (*Engine, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// openFolder takes a folder over and reports whether it is empty.
+func openFolder(dir string, kept bool) (fresh bool, err error) {
+	if !kept {
+		return state.OpenFolder(dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, state.Wrap(dir, fmt.Errorf("make state folder: %w", err))
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false, fmt.Errorf("open state folder: %w", err)
+	}
+	return len(entries) == 0, nil
 }
 
 // ours refuses files that are no database: Pebble would make an empty one beside
@@ -241,6 +256,15 @@ func (e *Engine) checkpoint(dir string) error {
 		}
 	}
 	return err
+}
+
+// Flush waits until everything written so far is in files, from which Open with
+// Options.Kept goes on.
+func (e *Engine) Flush() error {
+	if err := e.err(); err != nil {
+		return err
+	}
+	return e.flush()
 }
 
 // flush waits until every memtable is in a table.

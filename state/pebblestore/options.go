@@ -16,6 +16,11 @@ type Options struct {
 	// and doubles while memtables fill up between snapshots, so that many small
 	// tasks stay small. Default 8 MiB.
 	Memtable int64
+	// Kept opens a folder as its last user left it, even if that was killed: the
+	// state then is that of some flush, with everything written before it and
+	// nothing after. Without it only a sealed folder is opened. The caller makes
+	// sure that the machine was not started anew since (state.BootID).
+	Kept bool
 	// Tune changes Pebble's options after all others; for tests and experts. It
 	// must leave the caches, the file system and the write-ahead log alone.
 	Tune func(*pebble.Options)

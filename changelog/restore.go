@@ -1,0 +1,178 @@
+package changelog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/record"
+	"github.com/tidegate/tidegate/state"
+)
+
+// Bounds are a changelog partition's ends when its restore begins: the first
+// offset and the one behind the last, whether committed or not.
+//
+// The restore reads committed records up to End. Where a transaction is open
+// below it, that waits for its end: the offsets of that transaction may be
+// visible before its marker lies in this partition, so a bound at the last
+// stable offset would lose its records. Nobody but a task's owner writes to its
+// partition, and what a displaced owner still writes can never be committed, so
+// nothing behind End is missed.
+type Bounds struct{ Start, End int64 }
+
+// Restored says what a restore did.
+type Restored struct {
+	Records, Bytes int64
+	// Empty: the store holds nothing, and its changelog no committed record.
+	Empty bool
+	Took  time.Duration
+}
+
+// restoreChunk is how many bytes are written between two positions.
+const restoreChunk = 4 << 20
+
+// restoreBytes bounds what is fetched ahead, per store.
+const restoreBytes = 4 << 20
+
+// Restore brings every store up to its bound, from its position or from the
+// changelog's start. When ctx ends before, what was read so far is kept with its
+// position. REQUIRES: called before the task runs, by the only user of the
+// engine; positions are checked (Reusable).
+func (e *Engine) Restore(ctx context.Context, f *kafka.Fetcher, bounds map[string]Bounds) (out Restored, err error) {
+	begun := time.Now()
+	out.Empty = true
+	for _, spec := range e.specs {
+		if spec.Unlogged {
+			continue
+		}
+		b, ok := bounds[spec.Name]
+		if !ok {
+			return out, fmt.Errorf("restore store %q: no bounds of %s", spec.Name, spec.Changelog)
+		}
+		p, known, err := e.Position(spec.Name)
+		if err != nil {
+			return out, fmt.Errorf("restore store %q: %w", spec.Name, err)
+		}
+		from := b.Start
+		if known {
+			from = max(from, p.Next)
+		}
+		r := restoring{e: e, spec: spec, kv: e.stores[spec.Name].below, next: from, end: b.End}
+		if err := r.run(ctx, f); err != nil {
+			return out, fmt.Errorf("restore store %q from %s: %w", spec.Name, spec.Changelog, err)
+		}
+		out.Records += r.records
+		out.Bytes += r.bytes
+		if r.records > 0 || known && p.Next > b.Start {
+			out.Empty = false
+		}
+	}
+	out.Took = time.Since(begun)
+	return out, nil
+}
+
+// restoring is the restore of one store.
+type restoring struct {
+	e              *Engine
+	spec           StoreSpec
+	kv             state.KV
+	next, end      int64
+	records, bytes int64
+	unsaved        int64
+}
+
+func (r *restoring) run(ctx context.Context, f *kafka.Fetcher) error {
+	if r.next < r.end {
+		if err := r.read(ctx, f); err != nil {
+			return err
+		}
+	}
+	return r.save()
+}
+
+// read follows the changelog to the end.
+func (r *restoring) read(ctx context.Context, f *kafka.Fetcher) error {
+	arrived := make(chan *kafka.Batch, 64)
+	gone := make(chan struct{})
+	defer close(gone)
+	sub, err := f.Subscribe(kafka.SubscribeOptions{
+		TP: r.spec.Changelog, Isolation: kafka.ReadCommitted, Offset: r.next, MaxBytes: restoreBytes,
+		Sink: func(b *kafka.Batch) {
+			select {
+			case arrived <- b:
+			case <-gone:
+				b.Release()
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	for r.next < r.end {
+		select {
+		case <-ctx.Done():
+			if err := r.save(); err != nil {
+				return err
+			}
+			return context.Cause(ctx)
+		case b := <-arrived:
+			err := b.Err
+			if err == nil {
+				err = r.take(b)
+			}
+			b.Release()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take applies a fetched batch.
+func (r *restoring) take(b *kafka.Batch) error {
+	batch := batchOf(r.kv)
+	for i := range b.Records {
+		if err := applyRecord(batch, &b.Records[i]); err != nil {
+			return err
+		}
+	}
+	if err := batch.Commit(); err != nil {
+		return err
+	}
+	r.records += int64(len(b.Records))
+	r.bytes += int64(b.Bytes)
+	r.unsaved += int64(b.Bytes)
+	r.next = max(r.next, b.NextOffset)
+	if r.unsaved >= restoreChunk {
+		return r.save()
+	}
+	return nil
+}
+
+// save stores the position that was reached.
+func (r *restoring) save() error {
+	r.unsaved = 0
+	return r.e.setPosition(r.spec, r.next)
+}
+
+func applyRecord(batch state.Batch, rec *record.Raw) error {
+	if rec.Value == nil {
+		return batch.Delete(rec.Key)
+	}
+	return batch.Set(rec.Key, rec.Value)
+}
+
+// Changelogs returns the changelog partitions, for asking their bounds.
+func (e *Engine) Changelogs() map[string]ids.TopicPartition {
+	out := map[string]ids.TopicPartition{}
+	for _, spec := range e.specs {
+		if !spec.Unlogged {
+			out[spec.Name] = spec.Changelog
+		}
+	}
+	return out
+}
