@@ -72,6 +72,22 @@ var dependencies = []struct {
 		reason: "the in-process broker must not be linked unless embedded is imported",
 	},
 	{
+		prefix: "github.com/twmb/avro",
+		code:   []string{"serde/avroserde"},
+		reason: "who uses no Avro links no library for it",
+	},
+	{
+		prefix: "google.golang.org/protobuf",
+		code:   []string{"serde/protoserde"},
+		reason: "who uses no Protobuf does not import it through tidegate",
+	},
+	{
+		prefix: "github.com/tidegate/tidegate/serde/",
+		code:   []string{"serde", "examples"},
+		tests:  []string{""},
+		reason: "the library itself works with any serde.Serde",
+	},
+	{
 		prefix: "github.com/stretchr/testify",
 		tests:  []string{""},
 		reason: "assertions are for tests",

@@ -19,7 +19,7 @@ type Serde[T any] interface {
 // ErrUnavailable is wrapped by the errors of a serde that could not reach what
 // it needs, such as a schema registry. The record is not to blame: such an error
 // fails the task even where the failure handler skips bad records.
-var ErrUnavailable = errors.New("the serde's service is not available")
+var ErrUnavailable = errors.New("not the record's fault")
 
 // Evolver is implemented by a serde that can read what an earlier serde wrote.
 type Evolver interface {
