@@ -77,7 +77,7 @@ func (uuidBytesSerde[T]) Decode(b []byte) (T, error) {
 		var zero T
 		return zero, lengthError("uuid-bytes", 16, b)
 	}
-	return T(b), nil
+	return T([16]byte(b)), nil
 }
 
 func (uuidBytesSerde[T]) Fingerprint() string { return "uuid-bytes" }
