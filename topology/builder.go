@@ -96,7 +96,7 @@ func (b *Builder) AddRepartition(parent *Node, r Repartition, sink, source any) 
 	b.repartitions = append(b.repartitions, p)
 	b.Add(Node{
 		Kind: RepartitionSink, Op: "repartition-sink", Name: r.Name, Site: r.Site,
-		Parents: []*Node{parent}, Step: r.Name, Factory: sink,
+		Parents: []*Node{parent}, Step: r.Name, WantsOld: r.WantsOld, Factory: sink,
 	})
 	return b.Add(Node{
 		Kind: RepartitionSource, Op: "repartition-source", Name: r.Name, Site: r.Site,
@@ -115,10 +115,10 @@ func (b *Builder) Build() (*Topology, error) {
 		return nil, err
 	}
 	t := &Topology{nodes: slices.Clone(b.nodes), stores: b.stores, repartitions: cloneSteps(b.repartitions)}
-	t.propagateOld()
+	errs = t.propagateOld()
 	t.divide()
 	t.findCycles()
-	if err := errors.Join(t.checkResets()...); err != nil {
+	if err := errors.Join(append(errs, t.checkResets()...)...); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -92,13 +92,17 @@ func (t *Topology) step(name string) *Repartition {
 	return nil
 }
 
-// propagateOld marks the tables that must tell their old values.
-func (t *Topology) propagateOld() {
+// propagateOld marks the tables that must tell their old values, and returns an
+// error for each that cannot.
+func (t *Topology) propagateOld() (errs []error) {
 	for _, n := range t.nodes {
 		n.SendOld = false
 	}
 	var mark func(n *Node)
 	mark = func(n *Node) {
+		if n.OldNeedsStore && !n.SendOld {
+			errs = append(errs, &Error{n.Site, n.Label() + ": both sides change with one change of a table that they are computed from, so the join does not know its old values, which a step below it needs: call Materialize(name) on its result first"})
+		}
 		n.SendOld = true
 		if n.View {
 			for _, p := range n.Parents {
@@ -113,6 +117,7 @@ func (t *Topology) propagateOld() {
 			}
 		}
 	}
+	return errs
 }
 
 // union is a disjoint-set forest whose representative is the smallest member.

@@ -93,6 +93,9 @@ type Node struct {
 	WantsOld, SendOld bool
 	// View: the node is a table that computes its values from its parent's.
 	View bool
+	// OldNeedsStore: the node cannot compute old values; who needs them must keep
+	// its rows in a store.
+	OldNeedsStore bool
 
 	// Factory makes the node's runtime, Getter the access to its table. Package
 	// operators defines their types.
@@ -130,6 +133,8 @@ type Repartition struct {
 	Partitions int32
 	Key, Value Serde
 	Site       Site
+	// WantsOld: the step writes changes of a table and needs its old values.
+	WantsOld bool
 	// Writers are the subtopologies that write the topic and Reader the one
 	// that reads it; Cycle is the subset of Writers whose channels are cycle
 	// channels (R9). Build sets them.
