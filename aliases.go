@@ -23,8 +23,9 @@ func Some[T any](v T) Opt[T] { return record.Some(v) }
 // None is a missing value.
 func None[T any]() Opt[T] { return record.None[T]() }
 
-// Window is a span of event time, in milliseconds since the epoch: Start is in
-// it, End is not.
+// Window is a span of event time, in milliseconds since the epoch. Start is in
+// it. End is not, except for sessions and sliding windows, where it is the last
+// millisecond of the window (as with Kafka Streams).
 type Window = record.Window
 
 // Windowed is a key within a window (Kafka Streams' Windowed<K>).

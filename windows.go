@@ -1,151 +1,158 @@
 package tidegate
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	"github.com/tidegate/tidegate/operators"
-	"github.com/tidegate/tidegate/serde"
-	"github.com/tidegate/tidegate/topology"
 )
 
-// TimeWindows are windows of fixed size over event time.
+// TimeWindows divide event time, or a key's records, into windows: Tumbling,
+// Hopping, Daily, Monthly, Unlimited.
+//
+// Any timestamp is taken: one beyond ±2^61 milliseconds (73 million years) counts
+// as if it lay there, and such windows do not close. Windows that begin before
+// the epoch hold only records with negative timestamps, which Kafka itself does
+// not have.
 type TimeWindows struct {
-	size, grace time.Duration
+	kind          windowKind
+	size, advance time.Duration // of sliding windows, size is the difference
+	grace         time.Duration
+	loc           *time.Location
+	from          time.Time
 }
+
+type windowKind uint8
+
+const (
+	noWindows windowKind = iota
+	tumbling
+	hopping
+	sliding
+	daily
+	monthly
+	unlimited
+)
+
+var windowNames = [...]string{"TimeWindows{}", "Tumbling", "Hopping", "Sliding", "Daily", "Monthly", "Unlimited"}
 
 // Tumbling are windows of that size, one behind the other without overlap, the
 // first beginning at the epoch (Kafka Streams' TimeWindows.ofSizeAndGrace
 // without advance). The grace is 0 unless Grace sets it.
-func Tumbling(size time.Duration) TimeWindows { return TimeWindows{size: size} }
+func Tumbling(size time.Duration) TimeWindows { return TimeWindows{kind: tumbling, size: size} }
+
+// Hopping are windows of that size, of which one begins at every multiple of
+// advance since the epoch: a record is in size/advance of them (Kafka Streams'
+// TimeWindows.advanceBy). The advance is at most the size.
+func Hopping(size, advance time.Duration) TimeWindows {
+	return TimeWindows{kind: hopping, size: size, advance: advance}
+}
+
+// Daily are the days of a time zone, which have 23 or 25 hours when clocks
+// change. A day begins at the first moment whose local date is that day, so that
+// nothing is left out or counted twice where clocks change at midnight. Kafka
+// Streams has no such windows; there one extends Windows.
+//
+// time.Local is refused, because it may differ between instances: take a
+// location from time.LoadLocation, or time.UTC. Where the rules of a zone change
+// by law, days to come change with the time zone data of the machine or program;
+// all instances should have the same.
+func Daily(loc *time.Location) TimeWindows { return TimeWindows{kind: daily, loc: loc} }
+
+// Monthly are the months of a time zone; see Daily.
+func Monthly(loc *time.Location) TimeWindows { return TimeWindows{kind: monthly, loc: loc} }
+
+// Unlimited is one window from the epoch on that never ends (Kafka Streams'
+// UnlimitedWindows). It takes no grace and no EmitOnClose.
+func Unlimited() TimeWindows { return UnlimitedFrom(time.UnixMilli(0)) }
+
+// UnlimitedFrom is one window from a time on that never ends (Kafka Streams'
+// UnlimitedWindows.startOn). Records before it are dropped and counted as late.
+func UnlimitedFrom(start time.Time) TimeWindows { return TimeWindows{kind: unlimited, from: start} }
 
 // Grace sets how long after its end, in stream time, a window still takes late
 // records. A later record is dropped and counted. The window's state is kept
 // for size + grace.
 func (w TimeWindows) Grace(d time.Duration) TimeWindows { w.grace = d; return w }
 
-// check notes what is wrong with the windows and returns valid ones.
-func (w TimeWindows) check(b *Builder, site topology.Site) operators.Windows {
+// windows returns what the operators need; REQUIRES: no mistake.
+func (w TimeWindows) windows() operators.Windows {
+	o := operators.Windows{
+		Size: w.size.Milliseconds(), Advance: w.advance.Milliseconds(), Grace: w.grace.Milliseconds(),
+	}
+	switch w.kind {
+	case daily, monthly:
+		o.Calendar = operators.NewCalendar(w.loc, w.kind == monthly)
+	case unlimited:
+		o.Unlimited, o.From = true, w.from.UnixMilli()
+	}
+	return o
+}
+
+// mistake says what is wrong with the windows.
+func (w TimeWindows) mistake() error {
 	const ms = time.Millisecond
-	switch {
-	case w.size < ms:
-		b.t.Errorf(site, "window size %v: must be at least 1ms", w.size)
+	fixed := w.kind == tumbling || w.kind == hopping
+	switch name := windowNames[w.kind]; {
+	case w.kind == noWindows:
+		return fmt.Errorf("the windows are empty: use Tumbling, Hopping, Daily, Monthly or Unlimited")
+	case fixed && w.size < ms:
+		return fmt.Errorf("window size %v: must be at least 1ms", w.size)
+	case w.kind == sliding && w.size < 0:
+		return fmt.Errorf("Sliding: difference %v: must not be negative", w.size)
+	case w.kind == hopping && w.advance < ms:
+		return fmt.Errorf("window advance %v: must be at least 1ms", w.advance)
+	case w.kind == hopping && w.advance > w.size:
+		return fmt.Errorf("window advance %v is larger than the size %v: records between two windows would be lost", w.advance, w.size)
+	case (w.kind == daily || w.kind == monthly) && w.loc == nil:
+		return fmt.Errorf("%s: the location is nil: pass time.UTC or one from time.LoadLocation", name)
+	case w.loc == time.Local:
+		return fmt.Errorf("%s: time.Local may differ between instances: pass time.UTC or a location from time.LoadLocation", name)
 	case w.grace < 0:
-		b.t.Errorf(site, "window grace %v: must not be negative", w.grace)
-	case w.size%ms != 0 || w.grace%ms != 0:
-		b.t.Errorf(site, "window size %v and grace %v: event time has whole milliseconds", w.size, w.grace)
+		return fmt.Errorf("window grace %v: must not be negative", w.grace)
+	case w.kind == unlimited && w.grace != 0:
+		return fmt.Errorf("Unlimited: the window never ends, so it takes no grace (%v)", w.grace)
+	case w.kind == unlimited && (w.from.UnixMilli() < -maxWindowTime || w.from.UnixMilli() > maxWindowTime):
+		return fmt.Errorf("UnlimitedFrom(%v): must be within 73 million years of the epoch", w.from)
+	case w.size%ms != 0 || w.advance%ms != 0 || w.grace%ms != 0:
+		return fmt.Errorf("window size %v, advance %v and grace %v: event time has whole milliseconds", w.size, w.advance, w.grace)
 	case w.size > math.MaxInt64-w.grace:
-		b.t.Errorf(site, "window size %v plus grace %v overflows", w.size, w.grace)
-	default:
-		return operators.Windows{Size: w.size.Milliseconds(), Grace: w.grace.Milliseconds()}
+		return fmt.Errorf("window size %v plus grace %v overflows", w.size, w.grace)
 	}
-	return operators.Windows{Size: 1}
+	return nil
 }
 
-// WindowKey makes the key type of a windowed table from a key and a window.
-// ByWindow is the usual one; a user's own type needs its own WindowKey.
-type WindowKey[K, WK any] struct {
-	Make  func(K, Window) WK
-	Split func(WK) (K, Window)
-	Serde serde.Serde[WK]
+// maxWindowTime is the time beyond which timestamps count as if they lay there.
+const maxWindowTime = math.MaxInt64 / 4
+
+// format is how the windows of keys are written to topics.
+func (w TimeWindows) format() WindowFormat {
+	switch w.kind {
+	case daily, monthly, unlimited:
+		return WindowFormat{}
+	}
+	return WindowFormat{size: w.size, fixed: true}
 }
 
-// ByWindow keys windowed results by Windowed[K], in the format of Kafka
-// Streams' time-windowed keys. It is passed to WindowedBy as it is.
-func ByWindow[K any](ks serde.Serde[K], size time.Duration) WindowKey[K, Windowed[K]] {
-	return WindowKey[K, Windowed[K]]{
-		Make:  func(k K, w Window) Windowed[K] { return Windowed[K]{Key: k, Window: w} },
-		Split: func(w Windowed[K]) (K, Window) { return w.Key, w.Window },
-		Serde: serde.Windowed(ks, size),
+// describe is what a store's size does not say.
+func (w TimeWindows) describe() string {
+	zone := func() string {
+		// The offset tells fixed zones of one name apart.
+		_, offset := time.Unix(0, 0).In(w.loc).Zone()
+		return fmt.Sprintf("%v%+d", w.loc, offset)
 	}
-}
-
-// TimeWindowed is a stream grouped by key and window (Kafka Streams'
-// TimeWindowedKStream).
-//
-// Every record updates the result of its window and is followed by the updated
-// result, with the largest timestamp of the records in it. A record whose
-// window ended more than the grace before stream time is dropped and counted in
-// Health.Late.
-type TimeWindowed[K, V, WK any] struct {
-	g    *Grouped[K, V]
-	w    operators.Windows
-	make func(serde.Serde[K]) WindowKey[K, WK]
-}
-
-// WindowedBy divides each group into windows; key makes the result's key type:
-//
-//	g.WindowedBy(tidegate.Tumbling(time.Minute).Grace(5*time.Second), tidegate.ByWindow)
-func (g *Grouped[K, V]) WindowedBy[WK any](
-	w TimeWindows, key func(serde.Serde[K], time.Duration) WindowKey[K, WK],
-) *TimeWindowed[K, V, WK] {
-	site := here()
-	if key == nil {
-		g.s.b.t.Errorf(site, "WindowedBy: the key function is nil: pass tidegate.ByWindow")
-		key = func(serde.Serde[K], time.Duration) WindowKey[K, WK] {
-			return WindowKey[K, WK]{Serde: noSerde[WK]{}}
-		}
+	switch w.kind {
+	case hopping:
+		return fmt.Sprintf("hopping by %d ms", w.advance.Milliseconds())
+	case sliding:
+		return "sliding"
+	case daily:
+		return "days of " + zone()
+	case monthly:
+		return "months of " + zone()
+	case unlimited:
+		return fmt.Sprintf("unlimited from %d ms", w.from.UnixMilli())
 	}
-	return &TimeWindowed[K, V, WK]{
-		g: g, w: w.check(g.s.b, site),
-		make: func(ks serde.Serde[K]) WindowKey[K, WK] { return key(ks, w.size) },
-	}
-}
-
-// Count counts the records of each key and window, in the store of that name.
-func (w *TimeWindowed[K, V, WK]) Count(name string) *Table[WK, int64] {
-	s, site := w.g.input(), here()
-	return windowed(w, site, "windowed-count", name, operators.Count[K](s.vs), serde.Int64())
-}
-
-// Reduce combines the values of each key and window; see Grouped.Reduce.
-func (w *TimeWindowed[K, V, WK]) Reduce(name string, f func(agg, v V) V) *Table[WK, V] {
-	s, site := w.g.input(), here()
-	if f == nil {
-		s.b.t.Errorf(site, "Reduce(%q): the function is nil", name)
-	}
-	vs := needValue(s.from, site, "Reduce("+name+")", s.vs)
-	return windowed(w, site, "windowed-reduce", name, operators.Reduce[K](f, vs), vs)
-}
-
-// Aggregate folds the values of each key and window; see Grouped.Aggregate.
-func (w *TimeWindowed[K, V, WK]) Aggregate[A any](
-	name string, init func() A, add func(k K, v V, a A) A, as serde.Serde[A],
-) *Table[WK, A] {
-	s, site := w.g.input(), here()
-	if init == nil || add == nil {
-		s.b.t.Errorf(site, "Aggregate(%q): a function is nil", name)
-	}
-	as = given(s.b, site, "aggregate's", as)
-	return windowed(w, site, "windowed-aggregate", name, operators.Aggregate(init, add, as), as)
-}
-
-// windowed adds the node of a windowed aggregation.
-func windowed[K, V, WK, A any](
-	w *TimeWindowed[K, V, WK], site topology.Site, op, name string, agg operators.Aggregator[K, V, A], as serde.Serde[A],
-) *Table[WK, A] {
-	s := w.g.input()
-	ks := needKey(s.from, site, op+" "+name, s.ks)
-	wk := w.make(ks)
-	if wk.Serde == nil || wk.Make == nil || wk.Split == nil {
-		s.b.t.Errorf(site, "%s %s: the WindowKey is incomplete: it needs Make, Split and Serde", op, name)
-		wk.Serde = noSerde[WK]{}
-	}
-	s.b.t.AddStore(topology.Store{
-		Name: name, Format: operators.FormatWindows, Key: serdeInfo(ks), Value: serdeInfo(as),
-		SizeMs: w.w.Size, GraceMs: w.w.Grace, Site: site,
-	})
-	n := s.add(topology.Node{
-		Kind: topology.Stateful, Op: op, Name: name, Site: site, Stores: []string{name}, KeyedState: true,
-		Factory: operators.WindowedAggregation(name, w.w, ks, as, agg, wk.Make),
-		Getter:  operators.WindowedGetter(name, w.w, ks, as, wk.Split),
-	})
-	grace := w.w.Grace
-	return &Table[WK, A]{
-		from: from{b: s.b, n: n}, ks: wk.Serde, vs: as,
-		closeAt: func(k WK) int64 {
-			_, win := wk.Split(k)
-			return win.End + grace
-		},
-	}
+	return ""
 }

@@ -165,6 +165,7 @@ func TestTimesAtTheEndsOfTheirRange(t *testing.T) {
 			require.NoError(t, g.Punctuate(c, now))
 		}
 		require.LessOrEqual(t, fired, 1)
-		require.False(t, Windows{Size: 10, Grace: 5}.closed(floor(clampTime(now), 10), now), now)
+		w := Windows{Size: 10, Grace: 5}
+		require.False(t, w.closed(floor(clampTime(now), 10), now), now)
 	}
 }

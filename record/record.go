@@ -5,6 +5,7 @@ package record
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -90,8 +91,9 @@ func (o Opt[T]) Or(def T) T {
 // IsSome reports whether the value is present.
 func (o Opt[T]) IsSome() bool { return o.ok }
 
-// Window is a span of event time, in milliseconds since the epoch: Start is in
-// it, End is not.
+// Window is a span of event time, in milliseconds since the epoch. Start is in
+// it. End is not, except for sessions and sliding windows, where it is the last
+// millisecond of the window (as with Kafka Streams).
 type Window struct {
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
@@ -103,11 +105,17 @@ func (w Window) StartTime() time.Time { return time.UnixMilli(w.Start).UTC() }
 // EndTime returns the window's end in UTC.
 func (w Window) EndTime() time.Time { return time.UnixMilli(w.End).UTC() }
 
+// String returns "start/end" in milliseconds.
+func (w Window) String() string { return fmt.Sprintf("%d/%d", w.Start, w.End) }
+
 // Windowed is a key within a window (Kafka Streams' Windowed<K>).
 type Windowed[K any] struct {
 	Key K `json:"key"`
 	Window
 }
+
+// String returns "[key@start/end]", as Kafka Streams does.
+func (w Windowed[K]) String() string { return fmt.Sprintf("[%v@%v]", w.Key, w.Window) }
 
 // RecordContext is what user code sees of the record that is being processed.
 // It is valid only during the call: the task reuses it for the next record.

@@ -136,6 +136,40 @@ func (s *WindowStore[K, V]) ExpireBefore(start int64) error {
 	return s.findOldest()
 }
 
+// ExpireThrough removes every window that begins before start, and from the one
+// that begins there the keys up to k, in the order of their serialised form.
+// Dirty entries of these windows must have been written, as Scan does.
+func (s *WindowStore[K, V]) ExpireThrough(start int64, k K) error {
+	key, err := s.key(k, start)
+	if err != nil {
+		return err
+	}
+	if err := s.t.kv.DeleteRange(nil, append(slices.Clone(key), 0)); err != nil {
+		return s.t.fail("expire windows", nil, err)
+	}
+	for _, at := range s.starts(math.MinInt64, start+1) {
+		g := s.groups[at]
+		for i := len(g.members) - 1; i >= 0; i-- { // drop moves the last one to i
+			if e := g.members[i]; e.key <= string(key) {
+				s.t.drop(e)
+			}
+		}
+	}
+	return s.findOldest()
+}
+
+// Oldest is a time before which no window begins: math.MaxInt64 when there is
+// none. It may be earlier than the oldest window, after entries were deleted or
+// looked for. Only the first call can fail.
+func (s *WindowStore[K, V]) Oldest() (int64, error) {
+	if s.oldest == math.MinInt64 {
+		if err := s.findOldest(); err != nil {
+			return 0, err
+		}
+	}
+	return s.oldest, nil
+}
+
 // findOldest sets oldest from what is stored and cached.
 func (s *WindowStore[K, V]) findOldest() error {
 	oldest := int64(math.MaxInt64)

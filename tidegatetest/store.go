@@ -256,6 +256,9 @@ func (s *WindowStore[K, V]) All() []KeyValue[tidegate.Windowed[K], V] {
 			s.in.check(err)
 			v, _ := s.in.decode(it.Value())
 			w := tidegate.Window{Start: it.Start(), End: it.Start() + s.in.desc.SizeMs}
+			if end := s.in.desc.WindowEnd; end != nil {
+				w.End = end(w.Start)
+			}
 			out = append(out, KV(tidegate.Windowed[K]{Key: k, Window: w}, v))
 		}
 		s.in.check(it.Err())

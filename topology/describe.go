@@ -53,7 +53,13 @@ func (t *Topology) describe(app string, partitions func(*Repartition) string, ta
 	for _, s := range t.Stores() {
 		fmt.Fprintf(&b, "  %s: %s, key %s, value %s", s.Name, s.Format, s.Key.Fingerprint, s.Value.Fingerprint)
 		if s.SizeMs > 0 {
-			fmt.Fprintf(&b, ", windows of %d ms, grace %d ms", s.SizeMs, s.GraceMs)
+			fmt.Fprintf(&b, ", windows of %d ms", s.SizeMs)
+		}
+		if s.Windows != "" {
+			fmt.Fprintf(&b, ", %s", s.Windows)
+		}
+		if s.SizeMs > 0 || s.Windows != "" {
+			fmt.Fprintf(&b, ", grace %d ms", s.GraceMs)
 		} else if s.GraceMs > 0 {
 			fmt.Fprintf(&b, ", kept %d ms", s.GraceMs)
 		}

@@ -120,7 +120,12 @@ type Store struct {
 	// SizeMs and GraceMs are those of a window store, else 0. A window is
 	// dropped when stream time passed its end plus grace.
 	SizeMs, GraceMs int64
-	Site            Site
+	// Windows names what SizeMs does not say of a window store's windows: an
+	// advance, a calendar, that they slide. WindowEnd gives the end of a window
+	// from its start where that is not start + SizeMs.
+	Windows   string
+	WindowEnd func(start int64) int64
+	Site      Site
 	// Owner identifies the definition: two nodes share a store when they name
 	// the same Owner, and collide when they name different ones.
 	Owner any

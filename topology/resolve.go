@@ -418,6 +418,9 @@ func (r *Resolved) Fingerprint() string {
 		}
 		for _, st := range s.Stores {
 			fmt.Fprintf(&b, "store %q %q %q %q %d %d\n", st.Name, st.Format, st.Key.Fingerprint, st.Value.Fingerprint, st.SizeMs, st.GraceMs)
+			if st.Windows != "" {
+				fmt.Fprintf(&b, "windows %q\n", st.Windows)
+			}
 		}
 		for _, n := range s.Nodes {
 			if n.Kind == Stateful || n.Kind == Process {
