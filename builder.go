@@ -41,11 +41,12 @@ func stream[K, V any](
 	b *Builder, site topology.Site, topics []string, ks serde.Serde[K], vs serde.Serde[V], opts []SourceOption,
 ) *Stream[K, V] {
 	ks, vs = given(b, site, "key", ks), given(b, site, "value", vs)
-	o := sourceOptionsOf(opts)
+	o := sourceOptionsOf(b, site, opts)
 	n := b.t.Add(topology.Node{
 		Kind: topology.Source, Op: "source", Site: site, Topics: append([]string(nil), topics...),
 		Reset: o.reset, Factory: operators.Source(ks, vs),
 	})
+	timed(b, n, o, ks, vs)
 	return &Stream[K, V]{from: from{b: b, n: n}, ks: ks, vs: vs}
 }
 
@@ -57,12 +58,13 @@ func (b *Builder) Table[K, V any](
 ) *Table[K, V] {
 	site := here()
 	ks, vs = given(b, site, "key", ks), given(b, site, "value", vs)
-	o := sourceOptionsOf(opts)
+	o := sourceOptionsOf(b, site, opts)
 	b.addStore(site, name, operators.FormatTable, ks, vs)
 	src := b.t.Add(topology.Node{
 		Kind: topology.Source, Op: "source", Site: site, Topics: []string{topic},
 		Reset: o.reset, Factory: operators.Source(ks, vs),
 	})
+	timed(b, src, o, ks, vs)
 	n := b.t.Add(topology.Node{
 		Kind: topology.Stateful, Op: "table", Name: name, Site: site, Parents: []*topology.Node{src},
 		Stores: []string{name}, KeyedState: true,

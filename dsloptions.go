@@ -2,6 +2,7 @@ package tidegate
 
 import (
 	"errors"
+	"time"
 
 	"github.com/tidegate/tidegate/serde"
 	"github.com/tidegate/tidegate/topology"
@@ -23,15 +24,24 @@ func With[K, V any](ks serde.Serde[K], vs serde.Serde[V]) Serdes[K, V] {
 // SourceOption changes how a topic is read.
 type SourceOption interface{ source(*sourceOptions) }
 
-type sourceOptions struct{ reset topology.OffsetReset }
+type sourceOptions struct {
+	reset      topology.OffsetReset
+	timestamps []*timestampSource
+	idle       time.Duration
+	hasIdle    bool
+}
 
 type sourceOption func(*sourceOptions)
 
 func (f sourceOption) source(o *sourceOptions) { f(o) }
 
-func sourceOptionsOf(opts []SourceOption) sourceOptions {
+func sourceOptionsOf(b *Builder, site topology.Site, opts []SourceOption) sourceOptions {
 	var o sourceOptions
 	for _, opt := range opts {
+		if opt == nil {
+			b.t.Errorf(site, "an option of the source is nil: leave it out")
+			continue
+		}
 		opt.source(&o)
 	}
 	return o

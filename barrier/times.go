@@ -21,6 +21,11 @@ type TimeInput struct {
 	Source    bool
 	Forward   TaskSet
 	Cycle     TaskSet
+	// MaxSeen makes the highest timestamp taken the time of a repartition
+	// partition, as in Kafka Streams; announced times then only end idleness.
+	MaxSeen bool
+	// IdleTimeout is the input's own one, 0 for that of the task.
+	IdleTimeout int64
 }
 
 // StoredChannelTime is the time of one channel as a checkpoint stores it.
@@ -62,6 +67,8 @@ type timeChannel struct {
 type timeInput struct {
 	partition ids.TopicPartition
 	source    bool
+	maxSeen   bool
+	timeout   int64
 	channels  []timeChannel // forward ones, sorted by task
 	mins      minTree       // over channels: time, unset or silent
 	announced int           // channels with a time or an idle flag
@@ -76,8 +83,8 @@ type timeInput struct {
 // The time of a source input is the highest timestamp taken from it; of a
 // repartition input the minimum over its non-idle forward channels, a
 // channel's time being the larger of what its writer announced and the
-// timestamps seen on it; with cycle channels only, the highest timestamp taken.
-// The task's stream time is the maximum over its inputs.
+// timestamps seen on it; with cycle channels only, or with MaxSeen, the highest
+// timestamp taken. The task's stream time is the maximum over its inputs.
 //
 // Invariants:
 //
@@ -102,7 +109,10 @@ func NewTimes(inputs []TimeInput, stored *TimesState, idleTimeout, now int64) *T
 	}
 	t := &Times{stream: NoTime, timeout: idleTimeout, started: now}
 	for _, ti := range inputs {
-		in := timeInput{partition: ti.Partition, source: ti.Source, time: NoTime}
+		in := timeInput{partition: ti.Partition, source: ti.Source, maxSeen: ti.MaxSeen, time: NoTime, timeout: idleTimeout}
+		if ti.IdleTimeout > 0 {
+			in.timeout = ti.IdleTimeout
+		}
 		for _, task := range ti.Forward {
 			in.channels = append(in.channels, timeChannel{task: task, time: NoTime})
 		}
@@ -170,6 +180,9 @@ func (t *Times) Record(input int, task ids.TaskID, ts int64) int64 {
 	if in.source || len(in.channels) == 0 {
 		return t.raise(in, ts)
 	}
+	if in.maxSeen {
+		t.raise(in, ts)
+	}
 	i, ok := in.find(task)
 	if !ok {
 		return t.stream // a cycle channel beside forward ones
@@ -202,6 +215,9 @@ func (t *Times) update(in *timeInput, i int, ts int64, idle bool) int64 {
 }
 
 func (t *Times) raiseMin(in *timeInput) int64 {
+	if in.maxSeen {
+		return t.stream
+	}
 	if m := in.mins.min(); m != unset && m != silent {
 		return t.raise(in, m)
 	}
@@ -240,7 +256,7 @@ func (t *Times) InputTime(input int) int64 { return t.inputs[input].time }
 func (t *Times) InputIdle(input int, now int64) bool {
 	in := &t.inputs[input]
 	if in.source || len(in.channels) == 0 {
-		return in.caughtSeen && now-in.caughtAt >= t.timeout
+		return in.caughtSeen && now-in.caughtAt >= in.timeout
 	}
 	t.Advance(now)
 	return in.mins.min() == silent

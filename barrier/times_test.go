@@ -160,3 +160,45 @@ func TestTimesModel(t *testing.T) {
 		}
 	}
 }
+
+// Kafka Streams' choice: the highest timestamp taken is the input's time, and
+// announced times raise nothing.
+func TestTimesMaxSeen(t *testing.T) {
+	a, b := ids.TaskID{Partition: 0}, ids.TaskID{Partition: 1}
+	re := TimeInput{Partition: ids.TopicPartition{Topic: "re"}, Forward: NewTaskSet(a, b), MaxSeen: true}
+	c := NewTimes([]TimeInput{re}, nil, 100, 0)
+	if st := c.Announce(0, a, 500, false); st != NoTime {
+		t.Errorf("stream time %d by an announcement", st)
+	}
+	if st := c.Record(0, a, 70); st != 70 {
+		t.Errorf("stream time %d, want 70 though b has none", st)
+	}
+	if st := c.Record(0, b, 10); st != 70 {
+		t.Errorf("stream time %d, want 70", st)
+	}
+	c.Announce(0, a, 500, true)
+	if c.InputIdle(0, 50) {
+		t.Error("idle though b is not")
+	}
+	c.Announce(0, b, 500, true)
+	if !c.InputIdle(0, 50) || c.StreamTime() != 70 {
+		t.Errorf("idle %v, stream time %d", c.InputIdle(0, 50), c.StreamTime())
+	}
+	state := c.State()
+	if st := NewTimes([]TimeInput{re}, &state, 100, 0).StreamTime(); st != 70 {
+		t.Errorf("stream time %d after a restore", st)
+	}
+}
+
+// An input may have an idle timeout of its own.
+func TestTimesIdleTimeoutOfAnInput(t *testing.T) {
+	c := NewTimes([]TimeInput{
+		{Partition: ids.TopicPartition{Topic: "fast"}, Source: true, IdleTimeout: 10},
+		{Partition: ids.TopicPartition{Topic: "slow"}, Source: true},
+	}, nil, 100, 0)
+	c.CaughtUp(0, true, 0)
+	c.CaughtUp(1, true, 0)
+	if !c.InputIdle(0, 10) || c.InputIdle(1, 99) || !c.InputIdle(1, 100) {
+		t.Error("idle timeouts are mixed up")
+	}
+}

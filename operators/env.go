@@ -45,6 +45,9 @@ type Metrics struct {
 	// NullDropped counts records that were dropped because a step cannot use a
 	// null key or value.
 	NullDropped atomic.Int64
+	// TimestampDropped counts records that were dropped because they had no valid
+	// event time.
+	TimestampDropped atomic.Int64
 	// Punctuations counts calls of punctuation functions.
 	Punctuations atomic.Int64
 }

@@ -25,6 +25,8 @@ const (
 	KindEncode
 	// KindOutput: the output refused the record.
 	KindOutput
+	// KindTimestamp: the record has no valid event time.
+	KindTimestamp
 )
 
 // String returns a word for metrics: "decode", "user", …
@@ -40,6 +42,8 @@ func (k ErrorKind) String() string {
 		return "encode"
 	case KindOutput:
 		return "output"
+	case KindTimestamp:
+		return "timestamp"
 	}
 	return "unknown"
 }
@@ -65,6 +69,7 @@ type RecordError struct {
 var kindVerbs = map[ErrorKind]string{
 	KindDecode: "cannot decode", KindUser: "user function failed on", KindPanic: "user function panicked on",
 	KindEncode: "cannot encode the output of", KindOutput: "output refused the result of",
+	KindTimestamp: "finds no valid timestamp in",
 }
 
 // Error names the step with its line of the program, and the record.

@@ -24,6 +24,7 @@ type Graph struct {
 	res     *topology.Resolved
 	cache   *state.Cache
 	sources map[string]SourceFunc
+	stamps  map[string]stamps // by external input topic
 	flush   []func() error
 	close   []func() error
 	timers  timers
@@ -41,7 +42,7 @@ func Instantiate(sub *topology.Subtopology, env Env) (graph *Graph, err error) {
 	if res == nil {
 		return nil, errors.New("instantiate: the subtopology is not resolved: take it from Topology.Resolve")
 	}
-	g := &Graph{env: env, res: res, cache: state.NewCache(env.CacheBytes()), sources: map[string]SourceFunc{}}
+	g := &Graph{env: env, res: res, cache: state.NewCache(env.CacheBytes()), sources: map[string]SourceFunc{}, stamps: map[string]stamps{}}
 	g.timers.reset()
 	g.idle = Context{g: g, StreamTime: -1, RecordContext: record.RecordContext{Ctx: context.Background(), Partition: -1, Offset: -1}}
 	b := &Build{
@@ -67,6 +68,13 @@ func Instantiate(sub *topology.Subtopology, env Env) (graph *Graph, err error) {
 		}
 		for _, topic := range n.Topics {
 			g.addSource(topic, src)
+			if _, given := g.stamps[topic]; !given {
+				st := stamps{node: int32(n.ID)}
+				if n.Timestamps != nil {
+					st.make = n.Timestamps.Factory.(TimestampFactory)
+				}
+				g.stamps[topic] = st
+			}
 		}
 		if n.Kind == topology.RepartitionSource {
 			g.addSource(res.StepTopic(n.Step), src)

@@ -51,6 +51,16 @@ const (
 	Latest
 )
 
+// RepartitionTime says what event time is behind a repartition partition.
+type RepartitionTime int
+
+const (
+	// SlowestUpstream: the smallest time of the upstream tasks. The default.
+	SlowestUpstream RepartitionTime = iota
+	// MaximumSeen: the highest timestamp seen in the partition.
+	MaximumSeen
+)
+
 // FailureAction is the answer of a record-failure handler.
 type FailureAction int
 
@@ -89,6 +99,8 @@ type Config struct {
 	SessionTimeout     time.Duration // 10 s
 	ShutdownDeadline   time.Duration // 30 s
 	IdleTimeout        time.Duration // 5 s
+	RepartitionTime    RepartitionTime
+	TaskIdle           time.Duration // 0: until caught up; below 0: not at all
 
 	Workers           int    // GOMAXPROCS
 	StateDir          string // os.TempDir()/tidegate
@@ -221,6 +233,9 @@ func (c Config) validateChoices(bad func(format string, args ...any)) {
 	}
 	if c.OffsetReset != Earliest && c.OffsetReset != Latest {
 		bad("WithOffsetReset(%d): want Earliest or Latest", int(c.OffsetReset))
+	}
+	if c.RepartitionTime != SlowestUpstream && c.RepartitionTime != MaximumSeen {
+		bad("WithRepartitionTime(%d): want SlowestUpstream or MaximumSeen", int(c.RepartitionTime))
 	}
 	if _, err := kafka.ParseCodec(c.Compression); err != nil {
 		bad("WithCompression(%q): %w", c.Compression, err)

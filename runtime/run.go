@@ -229,7 +229,7 @@ func (r *run) spec(t ids.TaskID, logEnd int64) tasks.Spec {
 		ID: t, Incarnation: r.inc, Life: r.life, Sub: i.plan.Subtopologies()[t.Sub],
 		Lineages: r.lineages, LogEnd: logEnd,
 		HoldLimit:   max(i.cfg.AlignmentBytes/int64(len(r.tasks)), 1),
-		IdleTimeout: i.cfg.IdleTimeout,
+		IdleTimeout: i.cfg.IdleTimeout, MaxSeen: i.cfg.RepartitionTime == MaximumSeen, TaskIdle: i.cfg.TaskIdle,
 		SnapshotDir: func(n ids.CheckpointID) string {
 			return filepath.Join(r.dir, "snapshots", fmt.Sprintf("%d-%s", n, t))
 		},
@@ -238,7 +238,7 @@ func (r *run) spec(t ids.TaskID, logEnd int64) tasks.Spec {
 	s.Rules.Rules = i.cfg.TestRules.Barrier
 	external, internal := i.plan.TaskInputs(t)
 	for _, tp := range external {
-		s.Inputs = append(s.Inputs, tasks.InputSpec{TP: tp})
+		s.Inputs = append(s.Inputs, tasks.InputSpec{TP: tp, IdleTimeout: time.Duration(i.plan.IdleMs(tp.Topic)) * time.Millisecond})
 	}
 	for _, tp := range internal {
 		in := tasks.InputSpec{TP: tp, Internal: true}

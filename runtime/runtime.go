@@ -89,6 +89,7 @@ func (r *Runtime) Health() Health {
 	if d := r.current.Load(); d != nil {
 		h.Records, h.Skipped = d.counters.records.Load(), d.counters.skipped.Load()
 		h.Late, h.NullDropped = d.counters.operators.LateDropped.Load(), d.counters.operators.NullDropped.Load()
+		h.TimestampDropped = d.counters.operators.TimestampDropped.Load()
 	}
 	return h
 }

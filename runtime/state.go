@@ -67,6 +67,9 @@ type Health struct {
 	// NullDropped counts records dropped because a step cannot use a null key
 	// or value; a record that several steps drop counts for each.
 	NullDropped int64
+	// TimestampDropped counts records dropped because they had no valid event
+	// time (InvalidSkipped).
+	TimestampDropped int64
 	// Err is the error with which the application failed.
 	Err error
 }

@@ -17,6 +17,8 @@ type InputSpec struct {
 	Internal bool
 	// Forward and Cycle are the upstream tasks that write an internal one.
 	Forward, Cycle barrier.TaskSet
+	// IdleTimeout is the input's own one, 0 for the task's.
+	IdleTimeout time.Duration
 }
 
 // item is what lies in an input's queue: a run of data records, or one entry of
@@ -25,6 +27,9 @@ type item struct {
 	seg   barrier.Segment
 	batch *kafka.Batch // released after its last item; nil for held items
 	last  bool         // the last item of batch
+	// fault: the only record of the item has no valid event time; it goes to the
+	// failure handler when its turn comes.
+	fault *operators.RecordError
 }
 
 // input is one partition of a task with its queue. It belongs to the worker.
@@ -35,6 +40,12 @@ type input struct {
 	src   operators.SourceFunc
 	sub   *kafka.Subscription
 	gen   uint64
+	// stamper gives the records of an external input their event times when they
+	// are queued, so that everything that compares times sees these. partTime is
+	// the highest of them, -1 before the first: as records are queued in order
+	// and the snapshot holds the highest one taken, a replay finds the same.
+	stamper  *operators.Stamper
+	partTime int64
 
 	queue []item
 	head  int
@@ -90,8 +101,9 @@ func (in *input) unhold() {
 	in.queue, in.head, in.held = queue, 0, nil
 }
 
-// add takes a delivered batch apart. Stale generations are dropped.
-func (in *input) add(b *kafka.Batch, reader *barrier.SegmentReader) error {
+// add takes a delivered batch apart; wall is the wall clock in milliseconds.
+// Stale generations are dropped.
+func (in *input) add(b *kafka.Batch, reader *barrier.SegmentReader, wall int64) error {
 	if b.Generation != in.gen {
 		b.Release()
 		return nil
@@ -108,19 +120,42 @@ func (in *input) add(b *kafka.Batch, reader *barrier.SegmentReader) error {
 		return nil
 	}
 	if !in.spec.Internal {
-		in.queue = append(in.queue, item{seg: wholeBatch(b), batch: b, last: true})
+		in.addExternal(b, wall)
 		return nil
 	}
 	return in.addSegments(b, reader)
 }
 
-// wholeBatch is the only segment of a batch from an external topic. Last is the
-// offset before the next batch, so that markers in between count as read.
-func wholeBatch(b *kafka.Batch) barrier.Segment {
-	return barrier.Segment{
-		Kind: barrier.HeaderData, Records: b.Records,
-		First: b.Records[0].Offset, Last: b.NextOffset - 1,
+// addExternal queues a batch of an external topic with its event times: one
+// item, unless a record has no valid time. The last item ends before the next
+// batch, so that markers in between count as read.
+func (in *input) addExternal(b *kafka.Batch, wall int64) {
+	for rest := b.Records; ; {
+		n, fault := len(rest), (*operators.RecordError)(nil)
+		if in.stamper != nil {
+			n, fault = in.stamper.Stamp(rest, wall, &in.partTime)
+		}
+		if n == len(rest) {
+			in.queue = append(in.queue, item{seg: run(rest, b.NextOffset-1), batch: b, last: true})
+			return
+		}
+		if n > 0 {
+			in.queue = append(in.queue, item{seg: run(rest[:n], rest[n].Offset-1), batch: b})
+		}
+		if fault != nil {
+			in.queue = append(in.queue, item{seg: run(rest[n:n+1], rest[n].Offset), batch: b, fault: fault})
+		}
+		rest = rest[n+1:]
 	}
+}
+
+// run is a segment of an external topic; without records it only moves the
+// position.
+func run(records []record.Raw, last int64) barrier.Segment {
+	if len(records) == 0 {
+		return barrier.Segment{First: last + 1, Last: last}
+	}
+	return barrier.Segment{Kind: barrier.HeaderData, Records: records, First: records[0].Offset, Last: last}
 }
 
 func (in *input) addSegments(b *kafka.Batch, reader *barrier.SegmentReader) error {

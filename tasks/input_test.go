@@ -34,7 +34,7 @@ func TestFetchWithinBatchInherits(t *testing.T) {
 		BatchStarts: []int32{2},
 	}
 	var reader barrier.SegmentReader
-	if err := in.add(b, &reader); err != nil {
+	if err := in.add(b, &reader, 0); err != nil {
 		t.Fatal(err)
 	}
 	if len(in.queue) != 2 {
@@ -54,7 +54,7 @@ func TestStaleGeneration(t *testing.T) {
 	in := &input{spec: InputSpec{Internal: true}, gen: 2}
 	var reader barrier.SegmentReader
 	b := &kafka.Batch{Generation: 1, NextOffset: 17, Records: []record.Raw{tagged(14, nil)}, BatchStarts: []int32{0}}
-	if err := in.add(b, &reader); err != nil || !in.empty() || in.fetched != 0 {
+	if err := in.add(b, &reader, 0); err != nil || !in.empty() || in.fetched != 0 {
 		t.Fatalf("%v, %d items, fetched %d", err, len(in.queue), in.fetched)
 	}
 }

@@ -125,3 +125,36 @@ func TestChannelsThatOweTheirBarrierAreReadOn(t *testing.T) {
 		t.Error("nothing is left of the external input")
 	}
 }
+
+// An empty input that is caught up is waited for as long as TaskIdle says, and
+// not at all when that is negative.
+func TestTaskIdle(t *testing.T) {
+	begin := time.Unix(100, 0)
+	for _, c := range []struct {
+		idle     time.Duration
+		caughtUp bool
+		after    time.Duration
+		taken    bool
+	}{
+		{idle: 0, caughtUp: false, taken: false},
+		{idle: 0, caughtUp: true, taken: true},
+		{idle: time.Second, caughtUp: true, after: 999 * time.Millisecond, taken: false},
+		{idle: time.Second, caughtUp: true, after: time.Second, taken: true},
+		{idle: -1, caughtUp: false, taken: true},
+	} {
+		j := newJoining(t)
+		j.aligner.Decided(5)
+		j.Task.spec.TaskIdle = c.idle
+		j.Task.started, j.Task.now = begin, begin.Add(c.after)
+		j.internal.since, j.internal.align = begin, -1
+		if c.caughtUp {
+			j.internal.endAsked = begin.Add(time.Microsecond)
+		} else {
+			j.internal.end = 7
+		}
+		j.records(-1, 40)
+		if in, _ := j.pick(); (in != nil) != c.taken {
+			t.Errorf("idle %v, caught up %v, after %v: taken %v", c.idle, c.caughtUp, c.after, in != nil)
+		}
+	}
+}

@@ -50,7 +50,7 @@ func (t *Task) pick() (*input, int64) {
 			continue
 		}
 		if in.empty() {
-			if len(t.inputs) > 1 && !t.excused(in) {
+			if len(t.inputs) > 1 && !t.excused(in) && t.spec.TaskIdle >= 0 {
 				blocked = true
 			}
 			continue
@@ -100,7 +100,7 @@ func (t *Task) excused(in *input) bool {
 		if in.align < 0 {
 			t.times.CaughtUp(in.index, true, t.monoMillis())
 		}
-		return true
+		return t.now.Sub(in.since) >= t.spec.TaskIdle
 	}
 	if t.times.InputIdle(in.index, t.monoMillis()) {
 		return true
@@ -135,6 +135,10 @@ func (t *Task) takeExternal(in *input, it *item, limit int64) {
 		return
 	}
 	t.times.CaughtUp(in.index, false, t.monoMillis())
+	if it.fault != nil {
+		t.takeFault(in, it)
+		return
+	}
 	n := t.runLength(it, limit)
 	run := barrier.Segment{Records: it.seg.Records[:n]}
 	it.seg.Records = it.seg.Records[n:]
@@ -148,6 +152,17 @@ func (t *Task) takeExternal(in *input, it *item, limit int64) {
 	} else {
 		in.next = run.Records[n-1].Offset + 1
 	}
+}
+
+// takeFault asks the failure handler about a record without a valid event time.
+func (t *Task) takeFault(in *input, it *item) {
+	t.records++
+	if err := t.env.Fail(it.fault); err != nil {
+		t.fail(err)
+		return
+	}
+	in.next = it.seg.Last + 1
+	in.pop()
 }
 
 // takeSegment asks the aligner about the head of an internal input.

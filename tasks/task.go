@@ -42,6 +42,12 @@ type Spec struct {
 	HoldLimit   int64 // bytes held behind barriers
 	InputBytes  int   // bytes fetched per input and not processed
 	IdleTimeout time.Duration
+	// MaxSeen: event time behind a repartition partition is the highest timestamp
+	// seen in it.
+	MaxSeen bool
+	// TaskIdle is how much longer than until it is caught up an empty input is
+	// waited for; below zero it is not waited for at all.
+	TaskIdle    time.Duration
 	SnapshotDir func(n ids.CheckpointID) string
 	// AtLeastOnce: nothing waits behind barriers (R11).
 	AtLeastOnce bool
@@ -171,12 +177,17 @@ func (t *Task) makeInputs() error {
 				return fmt.Errorf("checkpoint %d holds no offset of %s", t.restored.LastBarrier, s.TP)
 			}
 			in.next = next
+			in.stamper = t.graph.Stamper(t.ctx.Ctx, s.TP.Topic, s.TP.Partition)
 			t.external[s.TP] = in
 		}
-		timed = append(timed, barrier.TimeInput{Partition: s.TP, Source: !s.Internal, Forward: s.Forward, Cycle: s.Cycle})
+		timed = append(timed, barrier.TimeInput{Partition: s.TP, Source: !s.Internal, Forward: s.Forward, Cycle: s.Cycle,
+			MaxSeen: t.spec.MaxSeen, IdleTimeout: s.IdleTimeout.Milliseconds()})
 		t.inputs = append(t.inputs, in)
 	}
 	t.times = barrier.NewTimes(timed, t.restored.Times, t.spec.IdleTimeout.Milliseconds(), t.monoMillis())
+	for _, in := range t.inputs {
+		in.partTime = streamTime(t.times.InputTime(in.index))
+	}
 	var err error
 	t.aligner, err = barrier.NewAligner(barrier.AlignConfig{
 		Life: t.spec.Life, Inputs: aligned, Lineages: t.spec.Lineages, Positions: t.restored.Positions,
@@ -231,7 +242,7 @@ func (t *Task) receive(in *input, b *kafka.Batch) {
 		}
 		return
 	}
-	if err := in.add(b, &t.reader); err != nil {
+	if err := in.add(b, &t.reader, t.wallMillis()); err != nil {
 		t.fail(fmt.Errorf("repartition topic %s holds a record that is not tidegate's: %w; internal topics must be written by this application only", in.spec.TP, err))
 		return
 	}

@@ -70,7 +70,7 @@ func open(t testing.TB, top *tidegate.Topology, c *config) (*Driver, error) {
 	if d.in, err = optest.New(d.graph, d.topics, t.TempDir()); err != nil {
 		return nil, err
 	}
-	d.in.CacheBytes = c.cacheBytes
+	d.in.CacheBytes, d.in.MaxSeen = c.cacheBytes, c.maxSeen
 	if c.open != nil {
 		d.in.Open = c.open
 	}
@@ -146,6 +146,10 @@ func (d *Driver) MaxLateness() time.Duration {
 // NullDropped is how many records were dropped because a step cannot use a null
 // key or value (Kafka Streams' dropped-records metric).
 func (d *Driver) NullDropped() int64 { return d.in.Metrics.NullDropped.Load() }
+
+// TimestampDropped is how many records were dropped because they had no valid
+// event time (tidegate.InvalidSkipped).
+func (d *Driver) TimestampDropped() int64 { return d.in.Metrics.TimestampDropped.Load() }
 
 // Skipped are the errors that the failure handler skipped, in order.
 func (d *Driver) Skipped() []error {

@@ -17,6 +17,7 @@ type config struct {
 	start      time.Time
 	onFailure  func(error) tidegate.FailureAction
 	cacheBytes int64
+	maxSeen    bool
 	open       state.OpenFunc
 }
 
@@ -41,6 +42,12 @@ func WithStart(at time.Time) Option { return func(c *config) { c.start = at } }
 // the first failure ends the test.
 func WithFailureHandler(f func(err error) tidegate.FailureAction) Option {
 	return func(c *config) { c.onFailure = f }
+}
+
+// WithRepartitionTime sets what event time is behind a repartition topic, as
+// tidegate.WithRepartitionTime does for an App.
+func WithRepartitionTime(r tidegate.RepartitionTime) Option {
+	return func(c *config) { c.maxSeen = r == tidegate.MaximumSeen }
 }
 
 // WithCacheBytes sets the write-back cache of each task (Kafka Streams'

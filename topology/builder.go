@@ -118,7 +118,7 @@ func (b *Builder) Build() (*Topology, error) {
 	errs = t.propagateOld()
 	t.divide()
 	t.findCycles()
-	if err := errors.Join(append(errs, t.checkResets()...)...); err != nil {
+	if err := errors.Join(append(errs, t.checkSources()...)...); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -79,6 +79,12 @@ func (t *Topology) describeNode(b *strings.Builder, app string, n *Node) {
 		if n.Reset != ResetDefault {
 			fmt.Fprintf(b, " from %s", n.Reset)
 		}
+		if n.Timestamps != nil {
+			fmt.Fprintf(b, " at %s", n.Timestamps.Text)
+		}
+		if n.IdleMs > 0 {
+			fmt.Fprintf(b, " idle after %d ms", n.IdleMs)
+		}
 	case Sink:
 		if n.SinkTopic == "" {
 			b.WriteString(" (topic named by each record)")

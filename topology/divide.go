@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"fmt"
 	"slices"
 )
 
@@ -71,16 +70,6 @@ func (t *Topology) topics(of func(*Node) []string) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// Reset returns the offset reset of an external input.
-func (t *Topology) Reset(topic string) OffsetReset {
-	for _, n := range t.nodes {
-		if n.Reset != ResetDefault && slices.Contains(n.Topics, topic) {
-			return n.Reset
-		}
-	}
-	return ResetDefault
 }
 
 func (t *Topology) step(name string) *Repartition {
@@ -265,25 +254,4 @@ func (t *Topology) findCycles() {
 	for _, r := range t.repartitions {
 		slices.Sort(r.Cycle)
 	}
-}
-
-// checkResets refuses two different offset resets for one topic.
-func (t *Topology) checkResets() []error {
-	var errs []error
-	first := map[string]*Node{}
-	for _, n := range t.nodes {
-		if n.Reset == ResetDefault {
-			continue
-		}
-		for _, topic := range n.Topics {
-			f, ok := first[topic]
-			switch {
-			case !ok:
-				first[topic] = n
-			case f.Reset != n.Reset:
-				errs = append(errs, &Error{n.Site, fmt.Sprintf("topic %q is read from %s here and from %s at %s: a topic is read once, choose one", topic, n.Reset, f.Reset, f.Site)})
-			}
-		}
-	}
-	return errs
 }

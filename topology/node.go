@@ -59,6 +59,16 @@ type Serde struct {
 	Accepts func(fingerprint string) bool
 }
 
+// Timestamps says how a source finds the event time of its records.
+type Timestamps struct {
+	// Text is for descriptions.
+	Text string
+	// ID tells two ways apart; it is comparable.
+	ID any
+	// Factory makes the runtime; package operators defines its type.
+	Factory any
+}
+
 // Node is one step of a topology.
 type Node struct {
 	ID   int
@@ -79,6 +89,10 @@ type Node struct {
 	Topics []string
 	// Reset is a Source's offset reset.
 	Reset OffsetReset
+	// Timestamps says how a Source finds event times; nil takes the records'.
+	Timestamps *Timestamps
+	// IdleMs is a Source's idle timeout, 0 for the application's.
+	IdleMs int64
 	// Step names the repartition step of a RepartitionSink or -Source.
 	Step string
 	// SinkTopic is the topic of a Sink; "" means that each record names its own.

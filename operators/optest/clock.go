@@ -5,6 +5,7 @@ import (
 
 	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/record"
 )
 
 // announced is what a task last told the readers of its repartition topics.
@@ -26,10 +27,10 @@ func (d *Driver) inputs(id ids.TaskID) []barrier.TimeInput {
 	var out []barrier.TimeInput
 	external, internal := d.res.TaskInputs(id)
 	for _, tp := range external {
-		out = append(out, barrier.TimeInput{Partition: tp, Source: true})
+		out = append(out, barrier.TimeInput{Partition: tp, Source: true, IdleTimeout: d.res.IdleMs(tp.Topic)})
 	}
 	for _, tp := range internal {
-		in := barrier.TimeInput{Partition: tp}
+		in := barrier.TimeInput{Partition: tp, MaxSeen: d.MaxSeen}
 		var forward, cycle []ids.TaskID
 		for _, c := range d.res.Channels(tp.Topic) {
 			if c.Cycle {
@@ -115,4 +116,17 @@ func (d *Driver) Advance(ts int64) error {
 		}
 	}
 	return d.drain()
+}
+
+// stamp gives a record of an input topic its event time, as a task does. It
+// reports whether the record is processed.
+func (t *task) stamp(input int, r *record.Raw) (kept bool, err error) {
+	known := streamTime(t.times.InputTime(input))
+	one := []record.Raw{*r}
+	n, fault := t.graph.Stamper(t.ctx.Ctx, t.ctx.Topic, t.ctx.Partition).Stamp(one, t.d.now, &known)
+	if fault != nil {
+		return false, env{t}.Fail(fault)
+	}
+	*r = one[0]
+	return n == 1, nil
 }

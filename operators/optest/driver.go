@@ -56,6 +56,9 @@ type Driver struct {
 	Skip func(*operators.RecordError) bool
 	// Skipped are the errors for which Skip was true.
 	Skipped []*operators.RecordError
+	// MaxSeen makes the highest timestamp seen the time of a repartition
+	// partition; set before Start.
+	MaxSeen bool
 	// CacheBytes is the cache budget of a task, 1 MiB unless set before Start.
 	CacheBytes int64
 	// Open opens the state of a task, in memory unless set before Start.
@@ -228,7 +231,12 @@ func (t *task) take(r Record) error {
 	t.d.ends[tp]++
 	c := &t.ctx
 	c.Topic, c.Partition = r.Topic, r.Partition
-	c.StreamTime = streamTime(t.times.Record(input, r.from, r.Timestamp))
+	if t.inputs[input].Source {
+		if kept, err := t.stamp(input, &raw); !kept {
+			return err
+		}
+	}
+	c.StreamTime = streamTime(t.times.Record(input, r.from, raw.Timestamp))
 	t.times.CaughtUp(input, true, t.d.now)
 	return t.guard(func() error {
 		if err := src(c, &raw); err != nil {
