@@ -402,12 +402,17 @@ func TestWire(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.path, path)
 		require.Equal(t, []byte("x"), rest)
+		rest, err = registry.SkipIndexes(append(b, 'x'))
+		require.NoError(t, err)
+		require.Equal(t, []byte("x"), rest)
 	}
 	path, _, err := registry.ParseIndexes([]byte{2, 0})
 	require.NoError(t, err)
 	require.Equal(t, []int{0}, path, "the long form of [0]")
 	for _, bad := range [][]byte{nil, {1}, {4, 2}, {0x80}, {2, 1}, {0xff, 0xff, 3}, {2, 0xff, 0xff, 0xff, 0xff, 0xff, 1}} {
 		_, _, err := registry.ParseIndexes(bad)
+		require.Error(t, err, "%x", bad)
+		_, err = registry.SkipIndexes(bad)
 		require.Error(t, err, "%x", bad)
 	}
 }
@@ -421,9 +426,12 @@ func FuzzWire(f *testing.F) {
 		}
 		require.Equal(t, b[:5], registry.AppendHeader(nil, id))
 		path, payload, err := registry.ParseIndexes(rest)
+		skipped, skipErr := registry.SkipIndexes(rest)
+		require.Equal(t, err == nil, skipErr == nil)
 		if err != nil {
 			return
 		}
+		require.True(t, bytes.Equal(payload, skipped))
 		again, rest, err := registry.ParseIndexes(append(registry.AppendIndexes(nil, path), payload...))
 		require.NoError(t, err)
 		require.Equal(t, path, again)

@@ -71,3 +71,20 @@ func ParseIndexes(b []byte) (path []int, rest []byte, err error) {
 	}
 	return path, b, nil
 }
+
+// SkipIndexes returns what follows the path of a Protobuf message. It accepts
+// what ParseIndexes does, and allocates nothing.
+func SkipIndexes(b []byte) (rest []byte, err error) {
+	n, size := binary.Varint(b)
+	if size <= 0 || n < 0 || n > maxDepth {
+		return nil, errIndexes
+	}
+	for b = b[size:]; n > 0; n-- {
+		i, size := binary.Varint(b)
+		if size <= 0 || i < 0 || i > math.MaxInt32 {
+			return nil, errIndexes
+		}
+		b = b[size:]
+	}
+	return b, nil
+}
