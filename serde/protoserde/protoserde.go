@@ -41,7 +41,7 @@ func dynamicType(d protoreflect.MessageDescriptor) messageType[*dynamicpb.Messag
 }
 
 var (
-	errNoType = errors.New("T is no message: use a pointer to a generated type, or Dynamic with a descriptor")
+	errNoType = errors.New("the type T is no message: use a pointer to a generated type, or Dynamic with a descriptor")
 	errNil    = errors.New("the message is nil: a null is sent with serde.Nullable")
 )
 

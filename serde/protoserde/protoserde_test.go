@@ -56,11 +56,11 @@ func TestBare(t *testing.T) {
 	require.True(t, n.(serde.NullSerde[record.Opt[*wrapperspb.StringValue]]).IsNull(record.None[*wrapperspb.StringValue]()))
 
 	_, err = protoserde.Of[proto.Message]().Append(nil, wrapperspb.String(""))
-	require.ErrorContains(t, err, "T is no message")
+	require.ErrorContains(t, err, "the type T is no message")
 	_, err = protoserde.Of[*dynamicpb.Message]().Decode(nil)
-	require.ErrorContains(t, err, "T is no message")
+	require.ErrorContains(t, err, "the type T is no message")
 	_, err = protoserde.Dynamic(nil).Decode(nil)
-	require.ErrorContains(t, err, "T is no message")
+	require.ErrorContains(t, err, "the type T is no message")
 	require.Equal(t, "protobuf()", protoserde.Of[proto.Message]().Fingerprint())
 }
 
@@ -180,9 +180,9 @@ func TestRegistryFailures(t *testing.T) {
 	_, err = protoserde.Registry[*structpb.Struct](server.Client(t), "s").Append(nil, nil)
 	require.ErrorContains(t, err, "the message is nil")
 	_, err = protoserde.Registry[proto.Message](server.Client(t), "s").Append(nil, nil)
-	require.ErrorContains(t, err, "T is no message")
+	require.ErrorContains(t, err, "the type T is no message")
 	_, err = protoserde.DynamicRegistry(server.Client(t), "s", nil).Decode(nil)
-	require.ErrorContains(t, err, "T is no message")
+	require.ErrorContains(t, err, "the type T is no message")
 }
 
 // files returns the messages Car of version v of a small set of files: car.proto
