@@ -24,6 +24,12 @@ const (
 	// FormatJoinPending: the rows of a stream join that met no partner, by the
 	// time up to which they wait.
 	FormatJoinPending = "join-pending-1"
+	// FormatSuppressRows: the rows that a suppressing step holds back.
+	FormatSuppressRows = "suppress-rows-1"
+	// FormatSuppressCloses and FormatSuppressFirsts: the same rows by time, that
+	// at which their windows close or that of the first update.
+	FormatSuppressCloses = "suppress-closes-1"
+	FormatSuppressFirsts = "suppress-firsts-1"
 )
 
 // stamped is a value with the timestamp of its last update.

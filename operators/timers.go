@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tidegate/tidegate/record"
 )
@@ -91,7 +92,9 @@ func (ts *timers) sendClosed(c *Context, streamTime int64) error {
 	rec := c.RecordContext
 	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
 	defer func() { c.RecordContext = rec }()
-	for _, x := range ts.closers {
+	// Steps are made from the sinks up, so in this order what one sends reaches
+	// the ones below it before their turn.
+	for _, x := range slices.Backward(ts.closers) {
 		if err := x.send(c, streamTime); err != nil {
 			return err
 		}
@@ -166,6 +169,7 @@ func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
 		c.RecordContext = rec
 		ts.compact()
 	}()
+	fired := false
 	for {
 		var t *Timer
 		for _, x := range ts.all {
@@ -174,7 +178,7 @@ func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
 			}
 		}
 		if t == nil {
-			return nil
+			break
 		}
 		first := t.due == unset
 		t.next(now)
@@ -184,10 +188,16 @@ func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
 		}
 		c.Timestamp, c.Headers = now, nil
 		g.env.Metrics().Punctuations.Add(1)
+		fired = true
 		if err := t.f(c, now); err != nil {
 			return err
 		}
 	}
+	if !fired {
+		return nil
+	}
+	// What a timer sent may be due at once.
+	return ts.sendClosed(c, c.StreamTime)
 }
 
 // compact forgets cancelled timers and finds the earliest due times.

@@ -359,7 +359,7 @@ func fatalForApp(err error) bool {
 	var rec *operators.RecordError
 	var out *kafka.OffsetOutOfRangeError
 	switch {
-	case errors.As(err, &rec), errors.As(err, &out), errors.Is(err, operators.ErrPanicked):
+	case errors.As(err, &rec), errors.As(err, &out), errors.Is(err, operators.ErrPanicked), errors.Is(err, operators.ErrBufferFull):
 		return true
 	case errors.Is(err, state.ErrDiskFull), errors.Is(err, state.ErrOtherEngine), errors.Is(err, checkpoint.ErrCorrupted), errors.Is(err, checkpoint.ErrDenied):
 		return true
