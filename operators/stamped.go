@@ -30,6 +30,13 @@ const (
 	// at which their windows close or that of the first update.
 	FormatSuppressCloses = "suppress-closes-1"
 	FormatSuppressFirsts = "suppress-firsts-1"
+	// FormatSessions: segment, key, end and start of a session → value.
+	FormatSessions = "sessions-1"
+	// FormatSliding: the same for sliding windows → timestamp, value.
+	FormatSliding = "sliding-1"
+	// FormatClosing: end, start and key of windows whose results are sent when
+	// they close.
+	FormatClosing = "closing-1"
 )
 
 // stamped is a value with the timestamp of its last update.

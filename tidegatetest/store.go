@@ -83,8 +83,9 @@ func openStore[K, V any](
 	case o.desc == nil:
 		return o, fmt.Errorf("the topology has no such store; it has: %s", names(all))
 	case o.desc.Format != stamped && o.desc.Format != plain:
-		return o, fmt.Errorf("its format is %s: Driver.Store opens %s and %s, Driver.WindowStore %s and %s", o.desc.Format,
-			operators.FormatTable, operators.FormatKV, operators.FormatWindows, operators.FormatWindowKV)
+		return o, fmt.Errorf("its format is %s: Driver.Store opens %s and %s, Driver.WindowStore %s and %s, Driver.SessionStore %s and %s",
+			o.desc.Format, operators.FormatTable, operators.FormatKV, operators.FormatWindows, operators.FormatWindowKV,
+			operators.FormatSessions, operators.FormatSliding)
 	case !serde.Accepts(ks, o.desc.Key.Fingerprint):
 		return o, fmt.Errorf("its keys are %s, but the given serde reads %s", o.desc.Key.Fingerprint, ks.Fingerprint())
 	case !serde.Accepts(vs, o.desc.Value.Fingerprint):

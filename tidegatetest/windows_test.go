@@ -20,7 +20,6 @@ import (
 
 type (
 	windowedString = tidegate.Windowed[string]
-	byString       = tidegate.TimeWindowed[string, string, windowedString]
 	stringTable    = tidegate.Table[windowedString, string]
 )
 
