@@ -14,11 +14,20 @@ type Builder struct {
 	t *topology.Builder
 	// outputs are the further outputs of processors.
 	outputs map[*topology.Node][]any
+	// merge: steps share repartition topics; carried are those to share.
+	merge   bool
+	carried carriedStreams
 }
 
 // NewBuilder returns an empty builder.
-func NewBuilder() *Builder {
-	return &Builder{t: topology.NewBuilder(), outputs: map[*topology.Node][]any{}}
+func NewBuilder(opts ...BuilderOption) *Builder {
+	b := &Builder{t: topology.NewBuilder(), outputs: map[*topology.Node][]any{}, carried: carriedStreams{}}
+	for _, o := range opts {
+		if o != nil {
+			o(b)
+		}
+	}
+	return b
 }
 
 // Stream reads a topic as a stream of independent records. The partition count
@@ -59,7 +68,9 @@ func (b *Builder) Table[K, V any](
 	site := here()
 	ks, vs = given(b, site, "key", ks), given(b, site, "value", vs)
 	o := sourceOptionsOf(b, site, opts)
-	b.addStore(site, name, operators.FormatTable, ks, vs)
+	b.t.AddStore(topology.Store{
+		Name: name, Format: operators.FormatTable, Key: serdeInfo(ks), Value: serdeInfo(vs), Site: site, SourceTopic: topic,
+	})
 	src := b.t.Add(topology.Node{
 		Kind: topology.Source, Op: "source", Site: site, Topics: []string{topic},
 		Reset: o.reset, Factory: operators.Source(ks, vs),

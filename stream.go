@@ -137,7 +137,11 @@ func (s *Stream[K, V]) Repartition(name string, opts ...RepartitionOption) *Stre
 		s.b.t.Errorf(site, "Repartition(%q): Partitions(%d) must be positive", name, o.partitions)
 	}
 	s.b.t.ClaimStep(name, site)
-	return repartition(s, site, name, o)
+	out := repartition(s, site, name, o)
+	if o.partitioner == nil {
+		offer(s, out, name)
+	}
+	return out
 }
 
 // repartition adds a repartition step whose name is claimed.
@@ -156,7 +160,12 @@ func byKey[K, V any](s *Stream[K, V], site topology.Site, name string) *Stream[K
 	if !s.rekeyed {
 		return s
 	}
-	return repartition(s, site, name, outputOptions{})
+	if out := shared(s, name); out != nil {
+		return out
+	}
+	out := repartition(s, site, name, outputOptions{})
+	offer(s, out, name)
+	return out
 }
 
 // To writes the stream to a topic, which must exist. Headers and timestamps go

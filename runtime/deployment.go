@@ -85,7 +85,7 @@ type counters struct {
 // deploy connects, checks and creates everything that instances need. Each
 // error says what to do.
 func deploy(ctx context.Context, cfg Config, topo *topology.Topology, st *status) (d *deployment, err error) {
-	d = &deployment{cfg: cfg, status: st, controlTopic: cfg.ApplicationID + "-control", topics: map[string]int32{}, limits: map[string]tasks.Limit{}}
+	d = &deployment{cfg: cfg, status: st, controlTopic: ControlTopic(cfg.ApplicationID), topics: map[string]int32{}, limits: map[string]tasks.Limit{}}
 	defer func() {
 		if err != nil {
 			d.close()

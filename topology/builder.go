@@ -104,6 +104,15 @@ func (b *Builder) AddRepartition(parent *Node, r Repartition, sink, source any) 
 	})
 }
 
+// ShareStep notes that a step whose name was claimed reads the topic of another.
+func (b *Builder) ShareStep(name, by string) {
+	for _, r := range b.repartitions {
+		if r.Name == name {
+			r.SharedBy = append(r.SharedBy, by)
+		}
+	}
+}
+
 // Build checks the graph and divides it into subtopologies. It may be called
 // again after more was added.
 func (b *Builder) Build() (*Topology, error) {
@@ -128,6 +137,7 @@ func cloneSteps(in []*Repartition) []*Repartition {
 	out := make([]*Repartition, len(in))
 	for i, r := range in {
 		c := *r
+		c.SharedBy = slices.Clone(r.SharedBy)
 		out[i] = &c
 	}
 	return out

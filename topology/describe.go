@@ -41,6 +41,9 @@ func (t *Topology) describe(app string, partitions func(*Repartition) string, ta
 	for _, r := range t.Repartitions() {
 		fmt.Fprintf(&b, "  %s: %s, key %s, value %s, written by %s, read by %d", r.TopicName(app), partitions(r),
 			r.Key.Fingerprint, r.Value.Fingerprint, numbers(r.Writers), r.Reader)
+		if len(r.SharedBy) > 0 {
+			fmt.Fprintf(&b, ", shared by %s", strings.Join(r.SharedBy, ", "))
+		}
 		if len(r.Cycle) > 0 {
 			fmt.Fprintf(&b, ", cycle from %s", numbers(r.Cycle))
 		}

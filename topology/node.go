@@ -139,7 +139,11 @@ type Store struct {
 	// from its start where that is not start + SizeMs.
 	Windows   string
 	WindowEnd func(start int64) int64
-	Site      Site
+	// SourceTopic is the external topic whose records the store's rows are, key
+	// by key, with the same serdes: a table that is read from a topic. In
+	// changelog mode that topic can serve as the store's changelog.
+	SourceTopic string
+	Site        Site
 	// Owner identifies the definition: two nodes share a store when they name
 	// the same Owner, and collide when they name different ones.
 	Owner any
@@ -152,6 +156,9 @@ type Repartition struct {
 	Partitions int32
 	Key, Value Serde
 	Site       Site
+	// SharedBy are the names of the steps that read this topic instead of one of
+	// their own, in the order of description.
+	SharedBy []string
 	// WantsOld: the step writes changes of a table and needs its old values.
 	WantsOld bool
 	// Writers are the subtopologies that write the topic and Reader the one
