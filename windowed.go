@@ -125,32 +125,51 @@ func timeWindowed[K, V, WK, A any](
 	w *TimeWindowed[K, V, WK], site topology.Site, op, name string, agg operators.Aggregator[K, V, A], as serde.Serde[A],
 ) *Table[WK, A] {
 	s := w.g.input()
-	ow := w.w.windows()
 	ks, wk := w.keys(s, site, op, name)
-	st := topology.Store{
-		Name: name, Format: operators.FormatWindows, Key: serdeInfo(ks), Value: serdeInfo(as),
-		SizeMs: ow.Size, GraceMs: ow.Grace, Windows: w.w.describe(), Site: site,
+	n := topology.Node{
+		Kind: topology.Stateful, Op: op, Name: name, Site: site, Stores: []string{name}, KeyedState: true,
 	}
-	switch c := ow.Calendar; {
+	kept := w.w.grace.Milliseconds() // after the window's end
+	if w.w.kind == sliding {
+		o := operators.SlidingAggregation[K, V, A, WK]{
+			Name: name, Difference: w.w.size.Milliseconds(), Grace: w.w.grace.Milliseconds(),
+			Key: ks, Value: as, Agg: agg, Make: wk.Make, Split: wk.Split, OnClose: w.onClose,
+		}
+		n.Stores = nil
+		for _, st := range o.Stores(serdeInfo(ks), serdeInfo(as), site) {
+			s.b.t.AddStore(st)
+			n.Stores = append(n.Stores, st.Name)
+		}
+		n.Factory, n.Getter = o.Factory(), o.Getter()
+		kept++ // the end is in the window
+	} else {
+		o := operators.WindowedAggregation[K, V, A, WK]{
+			Name: name, W: w.w.windows(), Key: ks, Value: as, Agg: agg, Make: wk.Make, Split: wk.Split, OnClose: w.onClose,
+		}
+		s.b.t.AddStore(w.w.store(name, o.W, serdeInfo(ks), serdeInfo(as), site))
+		n.Factory, n.Getter = o.Factory(), o.Getter()
+	}
+	f := from{b: s.b, n: s.add(n)}
+	w.sendLate(s, f.n, site)
+	return &Table[WK, A]{
+		from: f, ks: wk.Serde, vs: as,
+		closeAt: closeAt(wk.Split, func(win Window) int64 { return win.End + kept }),
+	}
+}
+
+// store is the definition of the store of windows that do not slide.
+func (w TimeWindows) store(name string, o operators.Windows, key, value topology.Serde, site topology.Site) topology.Store {
+	st := topology.Store{
+		Name: name, Format: operators.FormatWindows, Key: key, Value: value,
+		SizeMs: o.Size, GraceMs: o.Grace, Windows: w.describe(), Site: site,
+	}
+	switch c := o.Calendar; {
 	case c != nil:
 		st.WindowEnd = c.End
-	case ow.Unlimited:
+	case o.Unlimited:
 		st.WindowEnd = func(int64) int64 { return math.MaxInt64 }
 	}
-	s.b.t.AddStore(st)
-	o := operators.WindowedAggregation[K, V, A, WK]{
-		Name: name, W: ow, Key: ks, Value: as, Agg: agg, Make: wk.Make, Split: wk.Split, OnClose: w.onClose,
-	}
-	n := s.add(topology.Node{
-		Kind: topology.Stateful, Op: op, Name: name, Site: site, Stores: []string{name}, KeyedState: true,
-		Factory: o.Factory(), Getter: o.Getter(),
-	})
-	w.sendLate(s, n, site)
-	return &Table[WK, A]{
-		from: from{b: s.b, n: n}, ks: wk.Serde, vs: as, closeAt: closeAt(wk.Split, func(win Window) int64 {
-			return win.End + ow.Grace
-		}),
-	}
+	return st
 }
 
 // keys returns the serde of the group's keys and the key of its windows.

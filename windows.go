@@ -49,6 +49,20 @@ func Hopping(size, advance time.Duration) TimeWindows {
 	return TimeWindows{kind: hopping, size: size, advance: advance}
 }
 
+// Sliding are the windows that begin or end at the records of a key and in which
+// no two records are further apart than the difference (Kafka Streams'
+// SlidingWindows.ofTimeDifferenceAndGrace). For a record with timestamp t there
+// is the window [t − difference, t], and, if another record lies in it, the
+// window [t + 1 ms, t + 1 ms + difference]. Both ends of a window are in it. For
+// records less than the difference after the epoch, [0, difference] stands for
+// the first.
+//
+// A record's cost grows with the records of its key within twice the difference,
+// since it is in that many windows, whatever the other keys do.
+func Sliding(difference time.Duration) TimeWindows {
+	return TimeWindows{kind: sliding, size: difference}
+}
+
 // Daily are the days of a time zone, which have 23 or 25 hours when clocks
 // change. A day begins at the first moment whose local date is that day, so that
 // nothing is left out or counted twice where clocks change at midnight. Kafka
@@ -96,7 +110,7 @@ func (w TimeWindows) mistake() error {
 	fixed := w.kind == tumbling || w.kind == hopping
 	switch name := windowNames[w.kind]; {
 	case w.kind == noWindows:
-		return fmt.Errorf("the windows are empty: use Tumbling, Hopping, Daily, Monthly or Unlimited")
+		return fmt.Errorf("the windows are empty: use Tumbling, Hopping, Sliding, Daily, Monthly or Unlimited")
 	case fixed && w.size < ms:
 		return fmt.Errorf("window size %v: must be at least 1ms", w.size)
 	case w.kind == sliding && w.size < 0:
@@ -117,6 +131,8 @@ func (w TimeWindows) mistake() error {
 		return fmt.Errorf("UnlimitedFrom(%v): must be within 73 million years of the epoch", w.from)
 	case w.size%ms != 0 || w.advance%ms != 0 || w.grace%ms != 0:
 		return fmt.Errorf("window size %v, advance %v and grace %v: event time has whole milliseconds", w.size, w.advance, w.grace)
+	case w.kind == sliding && (w.size > math.MaxInt64/4 || 2*w.size > math.MaxInt64-w.grace):
+		return fmt.Errorf("Sliding: difference %v plus grace %v overflows", w.size, w.grace)
 	case w.size > math.MaxInt64-w.grace:
 		return fmt.Errorf("window size %v plus grace %v overflows", w.size, w.grace)
 	}
