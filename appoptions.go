@@ -64,8 +64,11 @@ func WithBrokers(brokers ...string) Option {
 	return func(c *runtime.Config) { c.Kafka.Brokers = brokers }
 }
 
-// WithMode selects the protocol; the default is Barrier, the only one of this
-// version.
+// WithMode selects the protocol; the default is Barrier. In Changelog mode every
+// state change goes to a topic per store, and output, state and source offsets
+// commit in one transaction per instance and WithCommitInterval, as in Kafka
+// Streams; the checkpoint options have no effect then. State of one mode is not
+// read by the other: docs/guide/modes.md.
 func WithMode(m Mode) Option { return func(c *runtime.Config) { c.Mode = m } }
 
 // WithGuarantee selects the delivery guarantee; the default is ExactlyOnce.
@@ -86,6 +89,22 @@ func WithCheckpointStore(s checkpoint.Store) Option {
 // Kafka Streams' commit.interval.ms).
 func WithCheckpointInterval(d time.Duration) Option {
 	return func(c *runtime.Config) { c.CheckpointInterval = d }
+}
+
+// WithCommitInterval sets the time between commits in changelog mode; the
+// default is 100 ms, with AtLeastOnce 30 s (Kafka Streams' commit.interval.ms).
+// Output becomes visible to read_committed consumers about an interval after its
+// input, per repartition step on its way.
+func WithCommitInterval(d time.Duration) Option {
+	return func(c *runtime.Config) { c.CommitInterval = d }
+}
+
+// WithUncommittedBytes bounds the state changes that wait in memory for a commit
+// in changelog mode, of all tasks of the instance together; the default is
+// 64 MiB. Above it an interval ends early (Kafka Streams'
+// statestore.uncommitted.max.bytes).
+func WithUncommittedBytes(n int64) Option {
+	return func(c *runtime.Config) { c.UncommittedBytes = n }
 }
 
 // WithCheckpointTimeout aborts a checkpoint that is not complete after d; the

@@ -101,6 +101,9 @@ func (e *Engine) Snapshot(string) (state.Snapshot, error) {
 // committed. next are the positions behind it, by store; a store that is not in
 // it keeps its position, which is always right (D3).
 func (e *Engine) Apply(next map[string]int64) error {
+	if e.closed {
+		return nil // its position stays lower
+	}
 	for _, spec := range e.specs {
 		s := e.stores[spec.Name]
 		if len(s.layers) < 2 {

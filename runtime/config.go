@@ -90,11 +90,16 @@ type Config struct {
 	Guarantee     Guarantee
 	Store         checkpoint.Store
 
+	// CommitInterval is changelog mode's: 100 ms, with AtLeastOnce 30 s.
+	CommitInterval time.Duration
+	// UncommittedBytes bounds the changes of stores that wait for a commit.
+	UncommittedBytes int64 // 64 MiB
+
 	CheckpointInterval time.Duration // 10 s
 	CheckpointTimeout  time.Duration // 60 s
 	ToleratedAborts    int           // taken as it is; tidegate.New begins with DefaultToleratedAborts
 	RetainCheckpoints  int           // 3
-	TransactionTimeout time.Duration // 10 min
+	TransactionTimeout time.Duration // 10 min; in changelog mode 10 s or three commit intervals
 	ExpectedRestart    time.Duration // 5 min
 	SessionTimeout     time.Duration // 10 s
 	ShutdownDeadline   time.Duration // 30 s
@@ -154,6 +159,14 @@ func (c Config) withDefaults() Config {
 	}
 	def(&c.CheckpointInterval, 10*time.Second)
 	def(&c.CheckpointTimeout, 60*time.Second)
+	commit := 100 * time.Millisecond
+	if c.Guarantee == AtLeastOnce {
+		commit = 30 * time.Second
+	}
+	def(&c.CommitInterval, commit)
+	if c.Mode == Changelog {
+		def(&c.TransactionTimeout, max(10*time.Second, 3*c.CommitInterval))
+	}
 	def(&c.TransactionTimeout, 10*time.Minute)
 	def(&c.ExpectedRestart, 5*time.Minute)
 	def(&c.SessionTimeout, 10*time.Second)
@@ -165,6 +178,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	bytes(&c.CacheBytes, 64)
+	bytes(&c.UncommittedBytes, 64)
 	bytes(&c.BlockCacheBytes, 16)
 	bytes(&c.FetchBytes, 16)
 	bytes(&c.ProduceBytes, 8)
@@ -196,7 +210,7 @@ func (c Config) validateSizes(bad func(format string, args ...any)) {
 		option string
 		value  int64
 	}{
-		{"WithCacheBytes(%d)", c.CacheBytes}, {"WithAlignmentBytes(%d)", c.AlignmentBytes},
+		{"WithCacheBytes(%d)", c.CacheBytes}, {"WithUncommittedBytes(%d)", c.UncommittedBytes}, {"WithAlignmentBytes(%d)", c.AlignmentBytes},
 		{"WithBufferBytes(%d, …)", c.FetchBytes}, {"WithBufferBytes(…, %d)", c.ProduceBytes},
 		{"WithRetainedCheckpoints(%d)", int64(c.RetainCheckpoints)},
 	} {
@@ -283,7 +297,7 @@ func (c Config) validate() error {
 		bad("WithBrokers is required: give at least one host:port")
 	}
 	if c.Mode == Changelog {
-		bad("WithMode(Changelog) is not available in this version: use WithMode(Barrier)")
+		c.validateChangelog(bad)
 	}
 	if c.Mode == Barrier && c.Store == nil {
 		bad("barrier mode needs WithCheckpointStore or WithCheckpointDir: state and positions are kept there")

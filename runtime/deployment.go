@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/changelog"
 	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/internal/kafka"
 	"github.com/tidegate/tidegate/operators"
@@ -104,8 +105,13 @@ func deploy(ctx context.Context, cfg Config, topo *topology.Topology, st *status
 	if err := d.connect(ctx); err != nil {
 		return d, err
 	}
-	if err := cfg.Store.Check(ctx); err != nil {
-		return d, fmt.Errorf("check the checkpoint store: %w", err)
+	if cfg.Mode == Barrier {
+		if err := cfg.Store.Check(ctx); err != nil {
+			return d, fmt.Errorf("check the checkpoint store: %w", err)
+		}
+	}
+	if err := d.checkMode(ctx, topo); err != nil {
+		return d, err
 	}
 	if err := d.checkTimeouts(ctx); err != nil {
 		return d, err
@@ -218,6 +224,9 @@ func (d *deployment) checkTimeouts(ctx context.Context) error {
 		return fmt.Errorf("the broker's transaction.max.timeout.ms is %q: %w", text, err)
 	}
 	c := d.cfg
+	if c.Mode == Changelog {
+		return c.checkTransactionTimeout(time.Duration(ms) * time.Millisecond)
+	}
 	return transactions.CheckTimeouts(transactions.Timeouts{
 		Interval: c.CheckpointInterval, CheckpointTimeout: c.CheckpointTimeout, ToleratedAborts: c.ToleratedAborts,
 		Session: c.SessionTimeout, LongestRestart: c.ExpectedRestart, Transaction: c.TransactionTimeout,
@@ -246,9 +255,12 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error
 		return err
 	}
 	d.fingerprint = d.plan.Fingerprint()
-	specs := []kafka.TopicSpec{{
-		Name: d.controlTopic, Partitions: 1, Replication: d.cfg.ReplicationFactor, Configs: kafka.InternalConfigs(controlRecordBytes),
-	}}
+	specs := changelog.Topics(d.plan, d.cfg.ReplicationFactor)
+	if d.cfg.Mode == Barrier {
+		specs = []kafka.TopicSpec{{
+			Name: d.controlTopic, Partitions: 1, Replication: d.cfg.ReplicationFactor, Configs: kafka.InternalConfigs(controlRecordBytes),
+		}}
+	}
 	for _, t := range d.plan.InternalTopics() {
 		specs = append(specs, kafka.TopicSpec{
 			Name: t.Topic, Partitions: t.Partitions, Replication: d.cfg.ReplicationFactor, Configs: kafka.InternalConfigs(0),

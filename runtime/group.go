@@ -153,7 +153,11 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 }
 
 func (g *groupShell) foreignTopology(other string) error {
-	return fmt.Errorf("consumer group %s runs another topology (fingerprint %s, this instance has %s): two applications must not share an application id; to upgrade, stop all instances of the old version first", g.i.cfg.ApplicationID, other, g.i.fingerprint)
+	return foreignTopology(g.i.cfg.ApplicationID, other, g.i.fingerprint)
+}
+
+func foreignTopology(group, other, own string) error {
+	return fmt.Errorf("consumer group %s runs another topology (fingerprint %s, this instance has %s): two applications must not share an application id; to upgrade, stop all instances of the old version first", group, other, own)
 }
 
 // leave leaves the group in the background; close waits for it. A later join

@@ -58,6 +58,8 @@ type Health struct {
 	LastCheckpoint int64
 	// LastCheckpointAt is when this instance read its completion.
 	LastCheckpointAt time.Time
+	// LastCommitAt is when this instance last committed in changelog mode.
+	LastCommitAt time.Time
 	// Records counts records processed by this instance since it started.
 	Records int64
 	// Skipped counts records the failure handler skipped.

@@ -1,0 +1,279 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/changelog"
+	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/state"
+	"github.com/tidegate/tidegate/state/memory"
+	"github.com/tidegate/tidegate/state/pebblestore"
+	"github.com/tidegate/tidegate/tasks"
+	"github.com/tidegate/tidegate/topology"
+)
+
+// start makes a task from its committed offsets and its changelogs; in the
+// background.
+func (r *logRun) start() (task *tasks.Task, err error) {
+	i := r.i
+	restored, known, err := r.fetchOffsets()
+	if err != nil {
+		return nil, err
+	}
+	// Behind the offsets: see changelog.Bounds.
+	if err := r.restore(known); err != nil {
+		return nil, err
+	}
+	if r.engine != nil {
+		restored.Engine = r.engine
+	}
+	task, err = tasks.New(r.spec(), r, restored, i.envConfig(len(i.plan.Tasks())))
+	if err != nil {
+		if r.engine != nil {
+			_ = r.engine.Close()
+		}
+		return nil, err
+	}
+	return task, nil
+}
+
+// fetchOffsets finds where the task's inputs go on: what is committed, once no
+// former owner's transaction is open; else the reset policy. known says that
+// anything was committed.
+func (r *logRun) fetchOffsets() (out tasks.Restored, known bool, err error) {
+	i := r.i
+	external, internal := i.plan.TaskInputs(r.id.Task)
+	tps := append(append([]ids.TopicPartition(nil), external...), internal...)
+	var found map[ids.TopicPartition]kafka.Offset
+	err = i.retry(r.ctx, "fetch the group's offsets", func(ctx context.Context) (err error) {
+		found, err = i.admin.FetchOffsets(ctx, i.cfg.ApplicationID, tps...)
+		return err
+	})
+	if err != nil {
+		return out, false, err
+	}
+	starts, err := r.resetOffsets(external, internal, found)
+	if err != nil {
+		return out, false, err
+	}
+	out.External = map[ids.TopicPartition]int64{}
+	r.committed = map[ids.TopicPartition]int64{}
+	times := barrier.TimesState{Stream: barrier.NoTime}
+	for k, tp := range tps {
+		next := starts[tp]
+		if o, have := found[tp]; have {
+			next, known = o.Offset, true
+			r.committed[tp] = next
+			m, ours, err := changelog.DecodeMeta(o.Metadata)
+			if err != nil {
+				return out, known, final(fmt.Errorf("offset of %s in group %s: %w", tp, i.cfg.ApplicationID, err))
+			}
+			if ours {
+				times.Inputs = append(times.Inputs, barrier.InputTime{Partition: tp, Time: m.Time, Channels: m.Channels})
+				if m.First {
+					times.Stream, out.Timers = max(times.Stream, m.Stream), m.Timers
+				}
+			}
+		}
+		if k < len(external) {
+			out.External[tp] = next
+		} else {
+			out.Positions = append(out.Positions, barrier.FirstPosition(tp, next))
+		}
+	}
+	out.Times = &times
+	return out, known, nil
+}
+
+// resetOffsets resolves where inputs without a committed offset begin.
+func (r *logRun) resetOffsets(external, internal []ids.TopicPartition, found map[ids.TopicPartition]kafka.Offset) (map[ids.TopicPartition]int64, error) {
+	i := r.i
+	ask := map[int64][]ids.TopicPartition{}
+	for _, tp := range external {
+		if _, ok := found[tp]; ok {
+			continue
+		}
+		at := kafka.Earliest
+		if reset := i.plan.Reset(tp.Topic); reset == topology.ResetLatest || reset == topology.ResetDefault && i.cfg.OffsetReset == Latest {
+			at = kafka.LastStable
+		}
+		ask[at] = append(ask[at], tp)
+	}
+	for _, tp := range internal {
+		if _, ok := found[tp]; !ok {
+			ask[kafka.Earliest] = append(ask[kafka.Earliest], tp)
+		}
+	}
+	out := map[ids.TopicPartition]int64{}
+	for at, list := range ask {
+		err := i.retry(r.ctx, "find where inputs begin", func(ctx context.Context) error {
+			at, err := i.admin.ListOffsets(ctx, at, list...)
+			for tp, o := range at {
+				out[tp] = o
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// restore opens the task's engine and brings it up to its changelogs.
+func (r *logRun) restore(known bool) (err error) {
+	i, t := r.i, r.id.Task
+	specs := i.storeSpecs(t)
+	if len(specs) == 0 {
+		return nil
+	}
+	defer func() {
+		if err != nil && r.engine != nil {
+			err = errors.Join(err, r.engine.Close())
+			r.engine = nil
+		}
+	}()
+	if err := r.openEngine(specs, false); err != nil {
+		return err
+	}
+	bounds, err := r.bounds()
+	if err != nil {
+		return err
+	}
+	if why := r.unusable(specs, bounds); why != "" {
+		i.log.Info("local state is not reused; restoring from the changelogs' start", "task", t.String(), "reason", why)
+		if err := r.openEngine(specs, true); err != nil {
+			return err
+		}
+	}
+	done, err := r.engine.Restore(r.ctx, i.restorer, bounds)
+	if err != nil {
+		return err
+	}
+	if !known && !done.Empty && i.cfg.Guarantee == ExactlyOnce {
+		return final(fmt.Errorf("the changelogs of task %s hold state, but consumer group %s has no offsets that belong to it: they have expired or were deleted, and reading from the reset policy would count records twice; %s", t, i.cfg.ApplicationID, resetAdvice(i.cfg)))
+	}
+	i.log.Info("restored", "task", t.String(), "records", done.Records, "bytes", done.Bytes, "took", done.Took.Round(time.Millisecond))
+	return nil
+}
+
+// storeSpecs are the stores of a task.
+func (i *logInstance) storeSpecs(t ids.TaskID) (out []changelog.StoreSpec) {
+	for _, s := range i.plan.Subtopologies()[t.Sub].Stores {
+		tp := changelog.Partition(i.cfg.ApplicationID, s.Name, t)
+		out = append(out, changelog.StoreSpec{Name: s.Name, Changelog: tp, Topic: i.topicIDs[tp.Topic], Expires: changelog.Expires(s)})
+	}
+	return out
+}
+
+// openEngine opens the task's folder, emptied first where it cannot be trusted.
+func (r *logRun) openEngine(specs []changelog.StoreSpec, wipe bool) error {
+	i := r.i
+	if r.engine != nil {
+		if err := r.engine.Close(); err != nil {
+			return err
+		}
+		r.engine = nil
+	}
+	below, err := i.openKept(filepath.Join(i.stateDir, "changelog", r.id.Task.String()), wipe)
+	if err != nil {
+		return err
+	}
+	e, err := changelog.NewEngine(below, specs)
+	if err != nil {
+		return errors.Join(err, below.Close())
+	}
+	e.Attach(changelog.Log{
+		NewBatch: i.writer.NewBatch, Now: time.Now,
+		Send: func(b *kafka.Builder) { r.send(b, r.passedN+1) },
+	})
+	r.engine = e
+	return nil
+}
+
+// bootName is the file beside a kept engine that says in which run of the
+// machine it was written: nothing is synced to disk.
+const bootName = "BOOT"
+
+// openKept opens an engine as its last user left it, or empty.
+func (d *deployment) openKept(dir string, wipe bool) (state.Engine, error) {
+	boot := state.BootID()
+	if had, err := os.ReadFile(filepath.Join(dir, bootName)); d.cfg.StateStore == Memory || boot == "" || err != nil || string(had) != boot {
+		wipe = true
+	}
+	data := filepath.Join(dir, "data")
+	open := func() (state.Engine, error) {
+		if wipe {
+			if err := os.RemoveAll(dir); err != nil {
+				return nil, fmt.Errorf("wipe local state: %w", err)
+			}
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, state.Wrap(dir, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, bootName), []byte(boot), 0o600); err != nil {
+			return nil, state.Wrap(dir, err)
+		}
+		if d.cfg.StateStore == Memory {
+			return memory.Open(data)
+		}
+		return pebblestore.Open(d.shared, data, pebblestore.Options{Kept: true})
+	}
+	e, err := open()
+	if errors.Is(err, state.ErrCorrupted) && !wipe {
+		d.cfg.Logger.Warn("local state is damaged; it is restored from the changelogs", "folder", dir, "error", err)
+		wipe = true
+		e, err = open()
+	}
+	if wrap := d.cfg.TestRules.Engine; wrap != nil && err == nil {
+		e = wrap(e)
+	}
+	return e, err
+}
+
+// bounds asks for the ends of the task's changelogs.
+func (r *logRun) bounds() (map[string]changelog.Bounds, error) {
+	i := r.i
+	logs := r.engine.Changelogs()
+	var tps []ids.TopicPartition
+	for _, tp := range logs {
+		tps = append(tps, tp)
+	}
+	var starts, ends map[ids.TopicPartition]int64
+	err := i.retry(r.ctx, "find the bounds of the changelogs", func(ctx context.Context) (err error) {
+		if starts, err = i.admin.ListOffsets(ctx, kafka.Earliest, tps...); err == nil {
+			ends, err = i.admin.ListOffsets(ctx, kafka.Latest, tps...)
+		}
+		return err
+	})
+	out := map[string]changelog.Bounds{}
+	for store, tp := range logs {
+		out[store] = changelog.Bounds{Start: starts[tp], End: ends[tp]}
+	}
+	return out, err
+}
+
+// unusable says why the engine's state cannot be followed on; "" if it can.
+func (r *logRun) unusable(specs []changelog.StoreSpec, bounds map[string]changelog.Bounds) string {
+	for _, s := range specs {
+		p, ok, err := r.engine.Position(s.Name)
+		switch {
+		case err != nil:
+			return err.Error()
+		case !ok:
+			continue
+		}
+		b := bounds[s.Name]
+		if why := p.Reusable(s.Topic, b.Start, b.End, time.Now()); why != "" {
+			return fmt.Sprintf("store %q: %s", s.Name, why)
+		}
+	}
+	return ""
+}
