@@ -19,23 +19,21 @@ import (
 // one update per record, whichever stream it comes from.
 type Cogrouped[K, A any] struct {
 	b     *Builder
-	parts []cogroupPart[K, A]
+	parts []cogroupPart[K]
 }
 
 // cogroupPart is one of the streams, without the type of its values.
-type cogroupPart[K, A any] struct {
+type cogroupPart[K any] struct {
 	site topology.Site
 	// input is the stream partitioned by the group's key.
-	input func() (from, serde.Serde[K])
-	// factory is that of the stream's step in the aggregation that core makes.
-	factory func(core func(add func(K, struct{}, A) A) operators.Factory) operators.Factory
+	input   func() (from, serde.Serde[K])
+	factory operators.Factory
 }
 
 // Cogroup begins an aggregation of several streams with this one. add folds a
 // value of this stream into the aggregate; see Grouped.Aggregate.
 func (g *Grouped[K, V]) Cogroup[A any](add func(k K, v V, a A) A) *Cogrouped[K, A] {
-	c := &Cogrouped[K, A]{b: g.s.b}
-	return cogroup(c, here(), g, add)
+	return cogroup(&Cogrouped[K, A]{b: g.s.b}, here(), g, add)
 }
 
 // Cogroup adds another stream, with its own function. The streams must be
@@ -54,14 +52,12 @@ func cogroup[K, V, A any](c *Cogrouped[K, A], site topology.Site, g *Grouped[K, 
 	if add == nil {
 		c.b.t.Errorf(site, "Cogroup: the function is nil")
 	}
-	return &Cogrouped[K, A]{b: c.b, parts: append(slices.Clone(c.parts), cogroupPart[K, A]{
-		site: site,
+	return &Cogrouped[K, A]{b: c.b, parts: append(slices.Clone(c.parts), cogroupPart[K]{
+		site:    site,
+		factory: operators.Cogroup(add),
 		input: func() (from, serde.Serde[K]) {
 			s := g.input()
 			return s.from, s.ks
-		},
-		factory: func(core func(func(K, struct{}, A) A) operators.Factory) operators.Factory {
-			return operators.Cogroup(add, core)
 		},
 	})}
 }
@@ -71,24 +67,22 @@ func cogroup[K, V, A any](c *Cogrouped[K, A], site topology.Site, g *Grouped[K, 
 // serde.Nullable, an add that returns None deletes the key.
 func (c *Cogrouped[K, A]) Aggregate(name string, init func() A, as serde.Serde[A]) *Table[K, A] {
 	site := here()
-	as = c.check(site, name, init, as)
-	ins, ks := c.inputs(site, name)
-	c.b.addStore(site, name, operators.FormatTable, ks, as)
-	f := c.add(site, name, "cogroup", ins, func(add func(K, struct{}, A) A) operators.Factory {
-		return operators.Aggregation(name, ks, as, operators.Aggregate(init, add, as))
-	}, operators.MergeChanges[K, A](), operators.TableGetter(name, ks, as))
-	return &Table[K, A]{from: f, ks: ks, vs: as}
-}
-
-func (c *Cogrouped[K, A]) check(site topology.Site, name string, init func() A, as serde.Serde[A]) serde.Serde[A] {
 	if init == nil {
 		c.b.t.Errorf(site, "Aggregate(%q): the function is nil", name)
 	}
-	return given(c.b, site, "aggregate's", as)
+	as = given(c.b, site, "aggregate's", as)
+	return aggregate(c.folds(site, name), site, "cogroup", name, operators.Aggregate(init, applyFold[K, A], as), as)
 }
 
-// inputs returns the streams by their keys, and the serde of the keys.
-func (c *Cogrouped[K, A]) inputs(site topology.Site, name string) (ins []from, ks serde.Serde[K]) {
+// applyFold adds the value that a fold stands for.
+func applyFold[K, A any](k K, fold func(K, A) A, a A) A { return fold(k, a) }
+
+// folds is one stream of what all parts add.
+func (c *Cogrouped[K, A]) folds(site topology.Site, name string) *Stream[K, func(K, A) A] {
+	var (
+		ks    serde.Serde[K]
+		steps []*topology.Node
+	)
 	for _, p := range c.parts {
 		f, own := p.input()
 		own = needKey(f, site, "Cogroup "+name, own)
@@ -98,25 +92,94 @@ func (c *Cogrouped[K, A]) inputs(site topology.Site, name string) (ins []from, k
 			c.b.t.Errorf(p.site, "Cogroup: this stream's keys are serialised as %s, the first one's as %s: equal keys would not meet, use one serde for all",
 				own.Fingerprint(), ks.Fingerprint())
 		}
-		ins = append(ins, f)
+		steps = append(steps, f.add(topology.Node{Op: "cogroup-input", Name: name, Site: p.site, Factory: p.factory}))
 	}
-	return ins, ks
+	n := c.b.t.Add(topology.Node{
+		Op: "cogroup-inputs", Name: name, Site: site, Parents: steps, Factory: operators.Merge[K, func(K, A) A](),
+	})
+	return &Stream[K, func(K, A) A]{from: from{b: c.b, n: n}, ks: ks}
 }
 
-// add adds the step of each stream and the table below all of them.
-func (c *Cogrouped[K, A]) add(
-	site topology.Site, name, op string, ins []from, core func(func(K, struct{}, A) A) operators.Factory,
-	merge operators.Factory, get operators.GetterFactory,
-) from {
-	var steps []*topology.Node
-	for i, p := range c.parts {
-		steps = append(steps, ins[i].add(topology.Node{
-			Kind: topology.Stateful, Op: op + "-input", Name: name, Site: p.site, Stores: []string{name}, KeyedState: true,
-			Factory: p.factory(core),
-		}))
+// CogroupedWindows is several grouped streams, divided into windows (Kafka
+// Streams' TimeWindowedCogroupedKStream); see TimeWindowed.
+type CogroupedWindows[K, A, WK any] struct {
+	c       *Cogrouped[K, A]
+	windows func(*Stream[K, func(K, A) A]) *TimeWindowed[K, func(K, A) A, WK]
+	onClose bool
+}
+
+// WindowedBy divides each group into windows; see Grouped.WindowedBy.
+func (c *Cogrouped[K, A]) WindowedBy[WK any](
+	w TimeWindows, key func(serde.Serde[K], WindowFormat) WindowKey[K, WK],
+) *CogroupedWindows[K, A, WK] {
+	site := here()
+	return &CogroupedWindows[K, A, WK]{c: c, windows: func(s *Stream[K, func(K, A) A]) *TimeWindowed[K, func(K, A) A, WK] {
+		return (&Grouped[K, func(K, A) A]{s: s, site: site}).windowed(site, w, key)
+	}}
+}
+
+// EmitOnClose sends the result of each window once; see
+// TimeWindowed.EmitOnClose.
+func (w *CogroupedWindows[K, A, WK]) EmitOnClose() *CogroupedWindows[K, A, WK] {
+	out := *w
+	out.onClose = true
+	return &out
+}
+
+// Aggregate folds the values of each key and window; see Cogrouped.Aggregate.
+func (w *CogroupedWindows[K, A, WK]) Aggregate(name string, init func() A, as serde.Serde[A]) *Table[WK, A] {
+	site := here()
+	if init == nil {
+		w.c.b.t.Errorf(site, "Aggregate(%q): the function is nil", name)
 	}
-	return from{b: c.b, n: c.b.t.Add(topology.Node{
-		Kind: topology.Stateful, Op: op, Name: name, Site: site, Parents: steps, Stores: []string{name},
-		KeyedState: true, View: true, Factory: merge, Getter: get,
-	})}
+	as = given(w.c.b, site, "aggregate's", as)
+	windows := w.windows(w.c.folds(site, name))
+	if w.onClose {
+		windows = windows.EmitOnClose()
+	}
+	return timeWindowed(windows, site, "windowed-cogroup", name, operators.Aggregate(init, applyFold[K, A], as), as)
+}
+
+// CogroupedSessions is several grouped streams, divided into sessions (Kafka
+// Streams' SessionWindowedCogroupedKStream); see SessionWindowed.
+type CogroupedSessions[K, A, WK any] struct {
+	c       *Cogrouped[K, A]
+	windows func(*Stream[K, func(K, A) A]) *SessionWindowed[K, func(K, A) A, WK]
+	onClose bool
+}
+
+// SessionWindowedBy divides each group into sessions, to which the records of
+// all streams belong; see Grouped.SessionWindowedBy.
+func (c *Cogrouped[K, A]) SessionWindowedBy[WK any](
+	w SessionWindows, key func(serde.Serde[K], WindowFormat) WindowKey[K, WK],
+) *CogroupedSessions[K, A, WK] {
+	site := here()
+	return &CogroupedSessions[K, A, WK]{c: c, windows: func(s *Stream[K, func(K, A) A]) *SessionWindowed[K, func(K, A) A, WK] {
+		return (&Grouped[K, func(K, A) A]{s: s, site: site}).sessions(site, w, key)
+	}}
+}
+
+// EmitOnClose sends the result of each session once; see
+// SessionWindowed.EmitOnClose.
+func (w *CogroupedSessions[K, A, WK]) EmitOnClose() *CogroupedSessions[K, A, WK] {
+	out := *w
+	out.onClose = true
+	return &out
+}
+
+// Aggregate folds the values of each key and session; merge makes one aggregate
+// of two, as in SessionWindowed.Aggregate.
+func (w *CogroupedSessions[K, A, WK]) Aggregate(
+	name string, init func() A, merge func(k K, a, b A) A, as serde.Serde[A],
+) *Table[WK, A] {
+	site := here()
+	if init == nil || merge == nil {
+		w.c.b.t.Errorf(site, "Aggregate(%q): a function is nil", name)
+	}
+	as = given(w.c.b, site, "aggregate's", as)
+	windows := w.windows(w.c.folds(site, name))
+	if w.onClose {
+		windows = windows.EmitOnClose()
+	}
+	return sessionWindowed(windows, site, "session-cogroup", name, operators.SessionAggregate(init, applyFold[K, A], merge, as), as)
 }

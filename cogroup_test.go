@@ -133,7 +133,7 @@ func TestCogroupUndoesAFailedAdd(t *testing.T) {
 	r.in("l", "a", "2", 3)
 	require.Equal(t, "a=1@1 a=1+2@3", r.out("out"))
 	require.Len(t, r.d.Skipped, 1)
-	require.Contains(t, r.d.Skipped[0].Error(), `step "cogroup-input all"`)
+	require.Contains(t, r.d.Skipped[0].Error(), `step "cogroup all"`)
 }
 
 func TestCogroupMistakes(t *testing.T) {
@@ -160,6 +160,15 @@ func TestCogroupMistakes(t *testing.T) {
 		"nil serde": {func(_ *tidegate.Builder, g *tidegate.Grouped[string, string]) {
 			g.Cogroup(note("")).Aggregate("a", empty, nil)
 		}, "the aggregate's serde is nil"},
+		"windows": {func(_ *tidegate.Builder, g *tidegate.Grouped[string, string]) {
+			g.Cogroup(note("")).WindowedBy(tidegate.Tumbling(0), tidegate.ByWindow).Aggregate("a", empty, str)
+		}, "window size 0s: must be at least 1ms"},
+		"nil window init": {func(_ *tidegate.Builder, g *tidegate.Grouped[string, string]) {
+			g.Cogroup(note("")).WindowedBy(tidegate.Tumbling(ms), tidegate.ByWindow).Aggregate("a", nil, str)
+		}, "the function is nil"},
+		"nil merge": {func(_ *tidegate.Builder, g *tidegate.Grouped[string, string]) {
+			g.Cogroup(note("")).SessionWindowedBy(tidegate.Session(ms), tidegate.ByWindow).Aggregate("a", empty, nil, str)
+		}, "a function is nil"},
 		"key serdes": {func(b *tidegate.Builder, g *tidegate.Grouped[string, string]) {
 			g.Cogroup(note("")).Cogroup(b.Stream("j", serde.JSON[string](), str).GroupByKey("j"), note("")).Aggregate("a", empty, str)
 		}, "equal keys would not meet"},
@@ -176,6 +185,49 @@ func TestCogroupMistakes(t *testing.T) {
 			require.ErrorContains(t, err, "cogroup_test.go:")
 		})
 	}
+}
+
+func TestCogroupWindowed(t *testing.T) {
+	for _, onClose := range []bool{false, true} {
+		b := tidegate.NewBuilder()
+		w := b.Stream("l", str, str).GroupByKey("gl").Cogroup(note("l")).
+			Cogroup(b.Stream("r", str, str).GroupByKey("gr"), note("r")).
+			WindowedBy(tidegate.Hopping(10*ms, 5*ms), tidegate.ByWindow)
+		want := "a[0,10)=l1@6 a[5,15)=l1@6 a[0,10)=l1r2@7 a[5,15)=l1r2@7 a[10,20)=l3@12 a[5,15)=l1r2l3@12 b[25,35)=r4@30 b[30,40)=r4@30"
+		if onClose {
+			w = w.EmitOnClose()
+			want = "a[0,10)=l1r2@7 a[5,15)=l1r2l3@12 a[10,20)=l3@12"
+		}
+		w.Aggregate("all", empty, str).ToStream().Map(windowKey, tidegate.With(str, str)).To("out")
+		run := start(t, b, map[string]int32{"l": 1, "r": 1})
+		var got []string
+		for _, rec := range []string{"l a 1 6", "r a 2 7", "l a 3 12", "r b 4 30"} {
+			var topic, key, value string
+			var ts int64
+			_, err := fmt.Sscan(rec, &topic, &key, &value, &ts)
+			require.NoError(t, err)
+			run.in(topic, key, value, ts)
+			got = append(got, strings.Fields(run.out("out"))...)
+			require.NoError(t, run.d.Restart())
+		}
+		require.ElementsMatch(t, strings.Fields(want), got)
+	}
+}
+
+func TestCogroupOfSessions(t *testing.T) {
+	join := func(_, a, b string) string { return a + b }
+	b := tidegate.NewBuilder()
+	b.Stream("l", str, str).GroupByKey("gl").Cogroup(note("l")).
+		Cogroup(b.Stream("r", str, str).GroupByKey("gr"), note("r")).
+		SessionWindowedBy(tidegate.Session(5*ms), tidegate.ByWindow).
+		EmitOnClose().
+		Aggregate("all", empty, join, str).ToStream().Map(windowKey, tidegate.With(str, str)).To("out")
+	run := start(t, b, map[string]int32{"l": 1, "r": 1})
+	run.in("l", "a", "1", 10)
+	run.in("r", "a", "2", 14)
+	require.NoError(t, run.d.Restart())
+	run.in("l", "a", "3", 40)
+	require.Equal(t, "a[10,14)=l1r2@14", run.out("out"))
 }
 
 func TestCogroupNeedsCoPartitionedTopics(t *testing.T) {

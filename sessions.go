@@ -68,7 +68,12 @@ type SessionWindowed[K, V, WK any] struct {
 func (g *Grouped[K, V]) SessionWindowedBy[WK any](
 	w SessionWindows, key func(serde.Serde[K], WindowFormat) WindowKey[K, WK],
 ) *SessionWindowed[K, V, WK] {
-	site := here()
+	return g.sessions(here(), w, key)
+}
+
+func (g *Grouped[K, V]) sessions[WK any](
+	site topology.Site, w SessionWindows, key func(serde.Serde[K], WindowFormat) WindowKey[K, WK],
+) *SessionWindowed[K, V, WK] {
 	if err := w.mistake(); err != nil {
 		g.s.b.t.Errorf(site, "%v", err)
 		w = Session(time.Millisecond)

@@ -37,7 +37,12 @@ type windowed[K, V, WK any] struct {
 func (g *Grouped[K, V]) WindowedBy[WK any](
 	w TimeWindows, key func(serde.Serde[K], WindowFormat) WindowKey[K, WK],
 ) *TimeWindowed[K, V, WK] {
-	site := here()
+	return g.windowed(here(), w, key)
+}
+
+func (g *Grouped[K, V]) windowed[WK any](
+	site topology.Site, w TimeWindows, key func(serde.Serde[K], WindowFormat) WindowKey[K, WK],
+) *TimeWindowed[K, V, WK] {
 	if err := w.mistake(); err != nil {
 		g.s.b.t.Errorf(site, "%v", err)
 		w = Tumbling(time.Millisecond)
