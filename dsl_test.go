@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/record"
 	"github.com/tidegate/tidegate/serde"
 )
@@ -19,14 +19,14 @@ import (
 // run is a topology in the test driver, with strings in and strings out.
 type run struct {
 	*testing.T
-	d *optest.Driver
+	d *harness.Driver
 }
 
 func start(t *testing.T, b *tidegate.Builder, partitions map[string]int32) *run {
 	t.Helper()
 	top, err := b.Build()
 	require.NoError(t, err)
-	d, err := optest.New(top.Graph(), partitions, t.TempDir())
+	d, err := harness.New(top.Graph(), partitions, t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return &run{t, d}
@@ -39,7 +39,7 @@ func (r *run) in(topic, key, value string, ts int64, h ...record.Header) {
 }
 
 func (r *run) pipe(topic, key, value string, ts int64, h ...record.Header) error {
-	rec := optest.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Timestamp: ts, Headers: h}
+	rec := harness.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Timestamp: ts, Headers: h}
 	if key == "null" {
 		rec.Key = nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/serde"
 )
 
@@ -53,11 +53,11 @@ func TestSameOutputWhateverTheCacheAndRestarts(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(uint64(round), 7)) //nolint:gosec // a test's seed
 		top, err := metaTopology().Build()
 		require.NoError(t, err)
-		d, err := optest.New(top.Graph(), map[string]int32{"names": 3, "in": 3}, t.TempDir())
+		d, err := harness.New(top.Graph(), map[string]int32{"names": 3, "in": 3}, t.TempDir())
 		require.NoError(t, err)
 		d.CacheBytes = []int64{1 << 20, 0, 700, 3000}[round%4]
 		if round%3 == 2 {
-			d.Skip = func(*optest.Failure) bool { return false }
+			d.Skip = func(*harness.Failure) bool { return false }
 		}
 		r := &run{t, d}
 		input := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same input in each round

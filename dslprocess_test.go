@@ -91,11 +91,15 @@ func TestProcessor(t *testing.T) {
 	r.in("in", "a", "5", 99)
 	require.Equal(t, "a=5@99", r.out("out"), "a cancelled timer stays cancelled after a restore")
 
-	require.NoError(t, r.d.Wall(10_000))
-	require.Empty(t, r.out("out"), "the timer sees the clock for the first time")
-	require.NoError(t, r.d.Wall(10_999))
-	require.NoError(t, r.d.Wall(11_000))
-	require.Equal(t, "wall=11000@11000", r.out("out"))
+	require.NoError(t, r.d.Wall(999))
+	require.Empty(t, r.out("out"))
+	require.NoError(t, r.d.Wall(1000))
+	require.Equal(t, "wall=1000@1000", r.out("out"))
+	require.NoError(t, r.d.Restart())
+	require.NoError(t, r.d.Wall(1999))
+	require.Empty(t, r.out("out"), "wall-clock timers begin anew with a restart")
+	require.NoError(t, r.d.Wall(2500))
+	require.Equal(t, "wall=2500@2500", r.out("out"))
 }
 
 type faulty struct {
@@ -124,7 +128,7 @@ func TestProcessorErrors(t *testing.T) {
 	require.Len(t, r.d.Resolved().Subtopologies(), 1, "a shared store joins subtopologies")
 	failed := r.pipe("in", "k", "v", 1)
 	require.ErrorContains(t, failed, `step "process p" user function failed on record in-0@0: no`)
-	require.ErrorContains(t, failed, `/dslprocess_test.go:121: step`)
+	require.ErrorContains(t, failed, `/dslprocess_test.go:125: step`)
 
 	b = tidegate.NewBuilder()
 	b.Stream("in", str, str).Process("p", newFaulty, seenStore, tidegate.KeyValueStore("seen", str, str))

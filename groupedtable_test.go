@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/serde"
 )
 
@@ -146,7 +146,7 @@ func TestGroupTableFailures(t *testing.T) {
 			}, serde.JSON[*[]int64]()).
 		ToStream().MapValues(func(a *[]int64) string { return fmt.Sprint((*a)[0]) }, str).To("out")
 	r := start(t, b, map[string]int32{"in": 1})
-	r.d.Skip = func(*optest.Failure) bool { return true }
+	r.d.Skip = func(*harness.Failure) bool { return true }
 	for i, v := range []string{"5", "bad", "bad", "7", "13", "1", "2"} {
 		r.in("in", "k", v, int64(i))
 	}

@@ -24,7 +24,7 @@ var layers = []struct {
 }{
 	{mutual: true, folders: []string{"internal/ids", "record", "serde"}},
 	{mutual: false, folders: []string{"topology", "barrier", "checkpoint", "state", "transactions", "rebalance", "internal/kafka"}},
-	{mutual: true, folders: []string{"operators", "tasks"}},
+	{mutual: true, folders: []string{"operators", "tasks", "internal/harness"}},
 	{mutual: true, folders: []string{"changelog", "runtime"}},
 	{mutual: false, folders: []string{"."}},
 	{mutual: true, folders: []string{"embedded", "tidegatetest", "internal/sim", "internal/testkit", "examples", "cmd"}},

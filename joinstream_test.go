@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/internal/testkit"
-	"github.com/tidegate/tidegate/operators/optest"
 	"github.com/tidegate/tidegate/serde"
 )
 
@@ -473,7 +473,7 @@ func TestJoinStreamFailures(t *testing.T) {
 		return l.Or("null") + "-" + r.Or("null")
 	}, str).To("out")
 	run := start(t, b, map[string]int32{"l": 1, "r": 1})
-	run.d.Skip = func(*optest.Failure) bool { return true }
+	run.d.Skip = func(*harness.Failure) bool { return true }
 	run.in("l", "k", "A", 100)
 	run.in("r", "k", "bad", 101)
 	require.Len(t, run.d.Skipped, 1)

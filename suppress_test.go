@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/operators"
-	"github.com/tidegate/tidegate/operators/optest"
 	"github.com/tidegate/tidegate/record"
 	"github.com/tidegate/tidegate/serde"
 )
@@ -260,12 +260,12 @@ func TestSuppressCoalescesBehindARepartition(t *testing.T) {
 	b.Stream("in", str, str).Repartition("r", tidegate.Partitions(1)).ToTable("t").
 		Suppress("s", tidegate.UntilTimeLimit(0)).ToStream().To("out")
 	r := start(t, b, map[string]int32{"in": 2})
-	require.NoError(t, r.d.PipeTo(optest.Record{Topic: "in", Partition: 0, Key: []byte("a"), Value: []byte("1"), Timestamp: 10}))
-	require.NoError(t, r.d.PipeTo(optest.Record{Topic: "in", Partition: 0, Key: []byte("a"), Value: []byte("2"), Timestamp: 20}))
+	require.NoError(t, r.d.PipeTo(harness.Record{Topic: "in", Partition: 0, Key: []byte("a"), Value: []byte("1"), Timestamp: 10}))
+	require.NoError(t, r.d.PipeTo(harness.Record{Topic: "in", Partition: 0, Key: []byte("a"), Value: []byte("2"), Timestamp: 20}))
 	require.Empty(t, r.out("out"))
-	require.NoError(t, r.d.PipeTo(optest.Record{Topic: "in", Partition: 1, Key: []byte("b"), Value: []byte("1"), Timestamp: 12}))
+	require.NoError(t, r.d.PipeTo(harness.Record{Topic: "in", Partition: 1, Key: []byte("b"), Value: []byte("1"), Timestamp: 12}))
 	require.Equal(t, "a=2@20 b=1@12", r.out("out"), "due since 10, with the newest value")
-	require.NoError(t, r.d.PipeTo(optest.Record{Topic: "in", Partition: 1, Key: []byte("b"), Value: []byte("2"), Timestamp: 13}))
+	require.NoError(t, r.d.PipeTo(harness.Record{Topic: "in", Partition: 1, Key: []byte("b"), Value: []byte("2"), Timestamp: 13}))
 	require.Equal(t, "b=2@13", r.out("out"))
 }
 

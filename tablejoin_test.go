@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/serde"
 )
 
@@ -233,7 +233,7 @@ func startTableJoin(t *testing.T, kind string) *run {
 	b := tidegate.NewBuilder()
 	joinTables(kind, b.Table("l", "lt", str, str), b.Table("r", "rt", str, str)).ToStream().To("out")
 	r := start(t, b, map[string]int32{"l": 1, "r": 1})
-	r.d.Skip = func(*optest.Failure) bool { return true }
+	r.d.Skip = func(*harness.Failure) bool { return true }
 	return r
 }
 

@@ -236,28 +236,9 @@ func (r *run) spec(t ids.TaskID, logEnd int64) tasks.Spec {
 		AtLeastOnce: i.cfg.Guarantee == AtLeastOnce, Rules: i.cfg.TestRules.Tasks,
 	}
 	s.Rules.Rules = i.cfg.TestRules.Barrier
-	external, internal := i.plan.TaskInputs(t)
-	for _, tp := range external {
-		s.Inputs = append(s.Inputs, tasks.InputSpec{TP: tp, IdleTimeout: time.Duration(i.plan.IdleMs(tp.Topic)) * time.Millisecond})
-	}
-	for _, tp := range internal {
-		in := tasks.InputSpec{TP: tp, Internal: true}
-		var forward, cycle []ids.TaskID
-		for _, c := range i.plan.Channels(tp.Topic) {
-			if c.Cycle {
-				cycle = append(cycle, c.Task)
-			} else {
-				forward = append(forward, c.Task)
-			}
-		}
-		in.Forward, in.Cycle = barrier.NewTaskSet(forward...), barrier.NewTaskSet(cycle...)
-		s.Inputs = append(s.Inputs, in)
-	}
+	s.Inputs, s.Outputs = tasks.InputsOf(i.plan, t), tasks.OutputsOf(i.plan, t)
 	inputs := len(s.Inputs) * len(r.tasks) // about; tasks differ little
 	s.InputBytes = int(max(i.cfg.FetchBytes/int64(max(inputs, 1)), 64<<10))
-	for _, topic := range i.plan.TaskOutputs(t.Sub) {
-		s.Outputs = append(s.Outputs, tasks.OutputSpec{Topic: topic, Internal: true, Partitions: i.plan.Partitions(topic)})
-	}
 	return s
 }
 

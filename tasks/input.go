@@ -38,7 +38,7 @@ type input struct {
 	index int // in Aligner and Times: internal inputs and all inputs, by order
 	align int // index among the internal inputs, -1 for external
 	src   operators.SourceFunc
-	sub   *kafka.Subscription
+	sub   Subscription
 	gen   uint64
 	// stamper gives the records of an external input their event times when they
 	// are queued, so that everything that compares times sees these. partTime is

@@ -191,13 +191,13 @@ func (t *Task) flushOpen(limit time.Time) (oldest time.Time) {
 }
 
 // announceAlone announces time and idleness to repartition partitions that had
-// nothing from the task for a while (R13).
-func (t *Task) announceAlone() {
+// nothing from the task for so long (R13).
+func (t *Task) announceAlone(after time.Duration) {
 	idle := t.times.Idle(t.monoMillis())
 	for _, o := range t.repartition {
 		for i := range o.parts {
 			p := &o.parts[i]
-			if p.batch == nil && (t.now.Sub(p.sent) >= timeAlone || idle != p.announcedIdle) {
+			if p.batch == nil && (t.now.Sub(p.sent) >= after || idle != p.announcedIdle) {
 				o.announce(p, idle)
 			}
 		}

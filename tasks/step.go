@@ -50,7 +50,7 @@ func (t *Task) pick() (*input, int64) {
 			continue
 		}
 		if in.empty() {
-			if len(t.inputs) > 1 && !t.excused(in) && t.spec.TaskIdle >= 0 {
+			if !t.excused(in) && t.spec.TaskIdle >= 0 {
 				blocked = true
 			}
 			continue
@@ -97,7 +97,7 @@ func (t *Task) excused(in *input) bool {
 		return true
 	}
 	if in.caughtUp() {
-		if in.align < 0 {
+		if in.align < 0 || len(in.spec.Forward) == 0 {
 			t.times.CaughtUp(in.index, true, t.monoMillis())
 		}
 		return t.now.Sub(in.since) >= t.spec.TaskIdle
@@ -105,7 +105,9 @@ func (t *Task) excused(in *input) bool {
 	if t.times.InputIdle(in.index, t.monoMillis()) {
 		return true
 	}
-	if in.sub != nil && in.fetched >= in.end {
+	// A task with one input waits for nobody; it only needs to know that the
+	// input is idle, which is not asked each time the queue runs empty.
+	if in.sub != nil && in.fetched >= in.end && (len(t.inputs) > 1 || t.now.Sub(in.since) >= housekeeping) {
 		in.sub.Want()
 	}
 	return false

@@ -59,7 +59,9 @@ type Spec struct {
 	// not Incarnation: without a control log all incarnations of a task write as
 	// one.
 	WriteAs ids.Incarnation
-	Rules       Rules
+	// Clock is the wall clock; nil for the machine's. It must be the worker's.
+	Clock func() time.Time
+	Rules Rules
 }
 
 // Rules switches protocol rules off. TEST ONLY, as barrier.Rules.
@@ -69,6 +71,38 @@ type Rules struct {
 	SkipR14 bool
 	// SkipR8 writes no barrier behind the data of every partition.
 	SkipR8 bool
+}
+
+// InputsOf returns what a task reads.
+func InputsOf(plan *topology.Resolved, t ids.TaskID) []InputSpec {
+	var out []InputSpec
+	external, internal := plan.TaskInputs(t)
+	for _, tp := range external {
+		out = append(out, InputSpec{TP: tp, IdleTimeout: time.Duration(plan.IdleMs(tp.Topic)) * time.Millisecond})
+	}
+	for _, tp := range internal {
+		in := InputSpec{TP: tp, Internal: true}
+		var forward, cycle []ids.TaskID
+		for _, c := range plan.Channels(tp.Topic) {
+			if c.Cycle {
+				cycle = append(cycle, c.Task)
+			} else {
+				forward = append(forward, c.Task)
+			}
+		}
+		in.Forward, in.Cycle = barrier.NewTaskSet(forward...), barrier.NewTaskSet(cycle...)
+		out = append(out, in)
+	}
+	return out
+}
+
+// OutputsOf returns the repartition topics that a task writes.
+func OutputsOf(plan *topology.Resolved, t ids.TaskID) []OutputSpec {
+	var out []OutputSpec
+	for _, topic := range plan.TaskOutputs(t.Sub) {
+		out = append(out, OutputSpec{Topic: topic, Internal: true, Partitions: plan.Partitions(topic)})
+	}
+	return out
 }
 
 // Task is one subtopology on one partition. All of it belongs to its worker.
@@ -116,11 +150,15 @@ func (t *Task) Incarnation() ids.Incarnation { return t.spec.Incarnation }
 // Adopt, or closes it.
 func New(spec Spec, protocol Protocol, restored Restored, env EnvConfig) (*Task, error) {
 	ctx, cancel := context.WithCancel(context.Background())
+	if spec.Clock == nil {
+		spec.Clock = time.Now
+	}
+	now := spec.Clock()
 	t := &Task{
 		spec: spec, protocol: protocol, restored: restored, cancel: cancel,
 		outputs: map[string]*output{}, external: map[ids.TopicPartition]*input{},
 		lastBarrier: restored.LastBarrier, stopAt: ids.NoCheckpoint,
-		now: time.Now(), started: time.Now(),
+		now: now, started: now,
 	}
 	t.channel = barrier.Channel{Task: spec.ID, Inc: spec.Incarnation}
 	if spec.WriteAs != 0 {
@@ -207,7 +245,7 @@ func (t *Task) makeInputs() error {
 }
 
 // subscribe begins to fetch the inputs; called on the worker.
-func (t *Task) subscribe(f *kafka.Fetcher) error {
+func (t *Task) subscribe(f Fetcher) error {
 	for _, in := range t.inputs {
 		iso := kafka.ReadCommitted
 		if in.spec.Internal && !t.spec.ReadCommitted {

@@ -17,7 +17,8 @@ const housekeeping = 50 * time.Millisecond
 // Worker is one goroutine that owns tasks. Its methods may be called from any
 // goroutine; commands are carried out in order.
 type Worker struct {
-	fetcher   *kafka.Fetcher
+	fetcher   Fetcher
+	clock     func() time.Time
 	congested func() (full bool, room <-chan struct{})
 
 	mu       sync.Mutex
@@ -54,9 +55,14 @@ type delivery struct {
 // NewWorker starts a worker; Stop ends it. congested reports whether tasks
 // should stop producing; room, if any, is closed when they may go on.
 func NewWorker(f *kafka.Fetcher, congested func() (full bool, room <-chan struct{})) *Worker {
-	w := &Worker{fetcher: f, congested: congested, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := newWorker(brokers{f}, time.Now)
+	w.congested = congested
 	go w.run()
 	return w
+}
+
+func newWorker(f Fetcher, clock func() time.Time) *Worker {
+	return &Worker{fetcher: f, clock: clock, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 func (w *Worker) command(f func()) {
@@ -88,7 +94,7 @@ func (w *Worker) Adopt(t *Task, running func()) {
 	w.cancels = append(w.cancels, taskCancel{t.spec.Incarnation, t.cancel})
 	w.mu.Unlock()
 	w.command(func() {
-		t.worker, t.now = w, time.Now()
+		t.worker, t.now = w, w.clock()
 		t.setLog(max(w.seenLog, t.spec.LogEnd))
 		w.tasks = append(w.tasks, t)
 		slices.SortStableFunc(w.tasks, func(a, b *Task) int { return b.spec.ID.Compare(a.spec.ID) })
@@ -141,7 +147,7 @@ func (w *Worker) Trigger(inc ids.Incarnation, n ids.CheckpointID, stop bool) {
 	w.command(func() {
 		for _, t := range w.tasks {
 			if t.spec.Incarnation == inc {
-				t.now = time.Now()
+				t.now = w.clock()
 				t.trigger(n, stop)
 			}
 		}
@@ -194,7 +200,7 @@ func (w *Worker) run() {
 		if w.quit {
 			return
 		}
-		now := time.Now()
+		now := w.clock()
 		w.tick(now)
 		full, room := w.congested()
 		if !full {
@@ -229,7 +235,7 @@ func (w *Worker) drain() {
 	for _, f := range commands {
 		f()
 	}
-	now := time.Now()
+	now := w.clock()
 	for _, d := range arrived {
 		d.t.now = now
 		d.t.receive(d.in, d.b)
@@ -294,7 +300,7 @@ func (w *Worker) tick(now time.Time) {
 	for _, t := range w.tasks {
 		if !t.failed && !t.parked {
 			t.now = now
-			t.announceAlone()
+			t.announceAlone(timeAlone)
 		}
 	}
 }

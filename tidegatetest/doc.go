@@ -16,21 +16,21 @@
 //
 // # What is the same as in production
 //
-// Steps, serdes, typed stores and their write-back caches, timers, the clock of
-// event time, partitioning, the checks of partition counts, and the state engine
-// (in memory unless WithEngine says otherwise) are the code that an App runs. Every task of every subtopology exists, one per
-// partition: with WithPartitions(3) a topology has the tasks that it would have
-// on topics of three partitions. Restart takes a snapshot of all state and goes
-// on from it, as a checkpoint and a restore do. Memory of a record is overwritten
-// after the record, so that a step that keeps a part of it shows.
+// The tasks: the code that runs here is the code that an App runs, from the
+// choice of the next input by timestamp through steps, serdes, typed stores and
+// their caches, timers and event time to batches, channels and barriers. Every
+// task of every subtopology exists, one per partition: with WithPartitions(3) a
+// topology has the tasks that it would have on topics of three partitions, and
+// partition counts are checked as for an App. The state engine is the one in
+// memory unless WithEngine says otherwise. Restart is a checkpoint with barriers
+// and a restore from it. Memory of a record is overwritten after the record, so
+// that a step that keeps a part of it shows.
 //
 // # What is not
 //
-// There are no fetches, batches, barriers, transactions or failures, and nothing
-// runs side by side: records are processed in the order in which they are piped,
-// whereas a task with several inputs takes the smallest timestamp first of what it
-// has fetched. A topology's guarantees under crashes are the App's business; for
-// a test with a broker use package embedded.
+// There is no broker: no fetches, transactions or failures, and nothing runs side
+// by side. What is written is there at once. A topology's guarantees under
+// crashes are the App's business; for a test with a broker use package embedded.
 //
 // # Time
 //

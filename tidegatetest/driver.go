@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/topology"
 )
 
 // Driver runs one topology (Kafka Streams' TopologyTestDriver).
 type Driver struct {
 	t       testing.TB
-	in      *optest.Driver
+	in      *harness.Driver
 	graph   *topology.Topology
 	topics  map[string]int32
 	now     int64
-	unread  map[string][]optest.Record
+	unread  map[string][]harness.Record
 	stopped error // the first failure of the topology
 	closed  bool
 }
@@ -55,7 +55,7 @@ func open(t testing.TB, top *tidegate.Topology, c *config) (*Driver, error) {
 	}
 	d := &Driver{
 		t: t, graph: top.Graph(), topics: map[string]int32{}, now: c.start.UnixMilli(),
-		unread: map[string][]optest.Record{},
+		unread: map[string][]harness.Record{},
 	}
 	for _, topic := range append(d.graph.Inputs(), d.graph.Sinks()...) {
 		d.topics[topic] = c.partitions
@@ -67,7 +67,7 @@ func open(t testing.TB, top *tidegate.Topology, c *config) (*Driver, error) {
 		d.topics[topic] = n
 	}
 	var err error
-	if d.in, err = optest.New(d.graph, d.topics, t.TempDir()); err != nil {
+	if d.in, err = harness.New(d.graph, d.topics, t.TempDir()); err != nil {
 		return nil, err
 	}
 	d.in.CacheBytes, d.in.MaxSeen = c.cacheBytes, c.maxSeen
@@ -75,7 +75,7 @@ func open(t testing.TB, top *tidegate.Topology, c *config) (*Driver, error) {
 		d.in.Open = c.open
 	}
 	if c.onFailure != nil {
-		d.in.Skip = func(e *optest.Failure) bool { return c.onFailure(e) == tidegate.Skip }
+		d.in.Skip = func(e *harness.Failure) bool { return c.onFailure(e) == tidegate.Skip }
 	}
 	d.in.SetClock(d.now)
 	if err := d.in.Start(); err != nil {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/internal/ids"
-	"github.com/tidegate/tidegate/operators/optest"
 	"github.com/tidegate/tidegate/serde"
 )
 
@@ -86,7 +86,7 @@ func (in *Input[K, V]) TryPipe(k K, v V, opts ...PipeOption) error {
 }
 
 // record encodes a record and finds its partition.
-func (in *Input[K, V]) record(k K, v V, opts []PipeOption) (r optest.Record, err error) {
+func (in *Input[K, V]) record(k K, v V, opts []PipeOption) (r harness.Record, err error) {
 	p := pipe{timestamp: in.d.now}
 	for _, o := range opts {
 		o(&p)
@@ -98,7 +98,7 @@ func (in *Input[K, V]) record(k K, v V, opts []PipeOption) (r optest.Record, err
 	if p.timestamp < 0 {
 		return r, fmt.Errorf("timestamp %d: Kafka has no negative ones", p.timestamp)
 	}
-	r = optest.Record{Topic: in.topic, Timestamp: p.timestamp, Headers: p.headers}
+	r = harness.Record{Topic: in.topic, Timestamp: p.timestamp, Headers: p.headers}
 	if r.Key, err = encode(in.ks, k, p.null.Key()); err != nil {
 		return r, fmt.Errorf("encode key: %w", err)
 	}

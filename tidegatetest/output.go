@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/serde"
 )
 
@@ -61,7 +61,7 @@ func (d *Driver) Output[K, V any](topic string, ks serde.Serde[K], vs serde.Serd
 }
 
 // unreadOf is what was written to a topic and not read.
-func (d *Driver) unreadOf(topic string) []optest.Record {
+func (d *Driver) unreadOf(topic string) []harness.Record {
 	d.unread[topic] = append(d.unread[topic], d.in.Take(topic)...)
 	return d.unread[topic]
 }
@@ -103,7 +103,7 @@ func (o *Output[K, V]) ReadKeyValues() []KeyValue[K, V] {
 // Len is how many records were not read yet (TestOutputTopic.getQueueSize).
 func (o *Output[K, V]) Len() int { return len(o.d.unreadOf(o.topic)) }
 
-func (o *Output[K, V]) decode(raw optest.Record) Record[K, V] {
+func (o *Output[K, V]) decode(raw harness.Record) Record[K, V] {
 	o.d.t.Helper()
 	r := Record[K, V]{
 		NullKey: raw.Key == nil, Tombstone: raw.Value == nil,

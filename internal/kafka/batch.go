@@ -93,6 +93,10 @@ func (b *Batch) recycle() {
 	batchPool.Put(b)
 }
 
+// NewBatch takes an empty Batch; Release gives it back. Without Bytes it counts
+// against no subscription.
+func NewBatch() *Batch { return batchPool.Get().(*Batch) }
+
 var batchPool = sync.Pool{New: func() any { return new(Batch) }}
 
 // OffsetOutOfRangeError says that a position is not in the partition any more,

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -29,7 +30,7 @@ var noBytes = []byte{}
 // safe for concurrent use. After Producer.Enqueue or Discard it must not be
 // touched: the writer recycles it with all its memory.
 type Builder struct {
-	w     *Writer
+	pool  *Builders
 	tp    ids.TopicPartition
 	bytes int   // encoded size, about
 	err   error // a record that cannot be encoded
@@ -77,16 +78,29 @@ func (b *blocks[T]) reset(keep int) {
 	b.cur = b.cur[:0]
 }
 
+// Builders is a pool of builders. A Writer has one; who keeps batches without
+// sending them makes one by NewBuilders. It is safe for concurrent use.
+type Builders struct {
+	batchBytes int
+	free       sync.Pool
+}
+
+// NewBuilders makes a pool whose builders are full at batchBytes.
+func NewBuilders(batchBytes int) *Builders { return &Builders{batchBytes: batchBytes} }
+
 // NewBatch takes an empty builder for a partition.
-func (w *Writer) NewBatch(tp ids.TopicPartition) *Builder {
-	b, _ := w.builders.Get().(*Builder)
+func (p *Builders) NewBatch(tp ids.TopicPartition) *Builder {
+	b, _ := p.free.Get().(*Builder)
 	if b == nil {
 		b = new(Builder)
 	}
-	b.w, b.tp = w, tp
+	b.pool, b.tp = p, tp
 	b.bytes = batchOverhead
 	return b
 }
+
+// NewBatch takes an empty builder for a partition.
+func (w *Writer) NewBatch(tp ids.TopicPartition) *Builder { return w.builders.NewBatch(tp) }
 
 // Encoded sizes besides keys, values and headers: the batch header, and at most
 // what a record's lengths and deltas take.
@@ -107,13 +121,13 @@ func (b *Builder) Bytes() int { return b.bytes }
 
 // Full reports that the batch has WriterConfig.BatchBytes and should be
 // enqueued.
-func (b *Builder) Full() bool { return b.bytes >= b.w.cfg.BatchBytes }
+func (b *Builder) Full() bool { return b.bytes >= b.pool.batchBytes }
 
 // Fits reports whether a record of that size (key, value and headers) goes in
 // without passing BatchBytes. A record that does not fit an empty batch is sent
 // alone.
 func (b *Builder) Fits(size int) bool {
-	return len(b.ptrs) == 0 || b.bytes+size+recordOverhead <= b.w.cfg.BatchBytes
+	return len(b.ptrs) == 0 || b.bytes+size+recordOverhead <= b.pool.batchBytes
 }
 
 // Append adds a record. A nil key or value is Kafka's null. ts is in
@@ -196,13 +210,32 @@ func (b *Builder) header(dst *sarama.RecordHeader, h *record.Header) {
 	b.bytes += len(h.Key) + len(h.Value) + headerOverhead
 }
 
+// Each calls f with every record of the batch in order, numbered from 0 in
+// Offset: what a reader will see of them. Keys and values alias the builder,
+// and the headers are used again for the next record.
+func (b *Builder) Each(f func(r *record.Raw)) {
+	var raw record.Raw
+	headers := make(record.Headers, 0, 2)
+	for i, r := range b.ptrs {
+		headers = headers[:0]
+		for _, h := range r.Headers {
+			headers = append(headers, record.Header{Key: string(h.Key), Value: h.Value})
+		}
+		raw = record.Raw{
+			Key: r.Key, Value: r.Value, Headers: headers, Offset: int64(i),
+			Timestamp: b.base + int64(r.TimestampDelta/time.Millisecond),
+		}
+		f(&raw)
+	}
+}
+
 // seal fills the record batch. It is called once, when the sequence is known.
 func (b *Builder) seal(p *Producer, seq int32) {
 	b.sealed = true
 	b.batch = sarama.RecordBatch{
 		Version:          2,
-		Codec:            b.w.cfg.Compression,
-		CompressionLevel: b.w.cfg.CompressionLevel,
+		Codec:            p.w.cfg.Compression,
+		CompressionLevel: p.w.cfg.CompressionLevel,
 		LastOffsetDelta:  int32(len(b.ptrs) - 1),
 		FirstTimestamp:   time.UnixMilli(b.base),
 		MaxTimestamp:     time.UnixMilli(b.max),
@@ -220,17 +253,17 @@ func (b *Builder) Discard() { b.recycle() }
 // recycle empties the builder and puts it back. Nothing may refer to its
 // records any more, no request under way either.
 func (b *Builder) recycle() {
-	w := b.w
-	if w == nil {
+	p := b.pool
+	if p == nil {
 		return
 	}
 	// A builder that once held a giant record must not keep its memory.
-	keep := 2 * w.cfg.BatchBytes
+	keep := 2 * p.batchBytes
 	b.arena.reset(keep + arenaChunk)
 	b.recs.reset(keep / 16)
 	b.hdrs.reset(keep / 16)
 	b.hptrs.reset(keep / 16)
 	clear(b.ptrs)
 	*b = Builder{ptrs: b.ptrs[:0], recs: b.recs, hdrs: b.hdrs, hptrs: b.hptrs, arena: b.arena}
-	w.builders.Put(b)
+	p.free.Put(b)
 }

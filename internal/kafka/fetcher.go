@@ -414,7 +414,7 @@ func (f *Fetcher) leaderless(s *Subscription, err error) *Batch {
 // stop ends fetching until SeekTo and returns the Batch that says so. REQUIRES f.mu.
 func (s *Subscription) stop(err error) *Batch {
 	s.stopped = true
-	b := batchPool.Get().(*Batch)
+	b := NewBatch()
 	b.Sub, b.TP, b.Generation = s, s.opts.TP, s.gen
 	b.FirstOffset, b.NextOffset = s.next, s.next
 	b.FetchedAt = time.Now()

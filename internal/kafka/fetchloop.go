@@ -171,7 +171,7 @@ func (l *fetchLoop) handle(res *sarama.FetchResponse, start, end time.Time) {
 // if there is nothing to say.
 func (l *fetchLoop) answer(a asked, block *sarama.FetchResponseBlock, start, end time.Time) *Batch {
 	s := a.s
-	b := batchPool.Get().(*Batch)
+	b := NewBatch()
 	b.Sub, b.TP, b.Generation = s, s.opts.TP, a.gen
 	b.FirstOffset, b.AskedAt, b.FetchedAt = a.offset, start, end
 	whole, err := l.dec.decode(b, block, l.iso)

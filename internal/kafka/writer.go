@@ -63,7 +63,7 @@ type Writer struct {
 	c        *Client
 	cfg      WriterConfig
 	pool     *pool
-	builders sync.Pool
+	builders *Builders
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -88,6 +88,7 @@ func (c *Client) NewWriter(cfg WriterConfig) *Writer {
 	w := &Writer{
 		c: c, cfg: cfg,
 		pool:      c.newPool(c.conf.Net.ReadTimeout + cfg.RequestTimeout),
+		builders:  NewBuilders(cfg.BatchBytes),
 		wake:      make(chan struct{}, 1),
 		lines:     map[node]*line{},
 		producers: map[*Producer]struct{}{},

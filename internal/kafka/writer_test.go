@@ -409,7 +409,7 @@ func TestEmptyBuildersAndDiscard(t *testing.T) {
 
 func TestSequenceNumbersWrap(t *testing.T) {
 	q := &queue{p: &Producer{w: &Writer{}}, seq: 1<<31 - 2}
-	b := &Builder{w: &Writer{}, ptrs: make([]*sarama.Record, 3)}
+	b := &Builder{ptrs: make([]*sarama.Record, 3)}
 	q.push(b)
 	q.launch()
 	if q.seq != 1 {
