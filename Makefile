@@ -27,7 +27,7 @@ RACE_PKGS := $(foreach d,$(RACE_DIRS),$(if $(wildcard $(d)/*.go),./$(d)/...))
 INTEGRATION_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-race test-integration lint vet sim crash bench image tools fmt clean
+.PHONY: help demo test test-unit test-race test-integration lint vet sim crash bench compare image tools fmt clean
 
 help: ## print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ test: test-unit test-race test-integration ## all tests: unit, race, in-process 
 
 test-unit: ## unit tests and tests on the in-process broker
 	$(GO) test ./...
+	cd compare && $(GO) test ./...
 
 test-race: ## the packages whose goroutines meet, under the race detector
 	$(GO) test -race $(RACE_PKGS)
@@ -53,14 +54,16 @@ test-integration: ## tests on a real Kafka and a real S3 server, found or starte
 	cd integration && $(GO) run ./servers/probe && $(GO) test -timeout $(INTEGRATION_TIMEOUT) ./...
 
 lint: vet $(BIN)/golangci-lint ## go vet and golangci-lint of every module, and formatting
-	@out="$$($(GO) fmt ./... && cd integration && $(GO) fmt ./...)" || exit 1; \
+	@out="$$($(GO) fmt ./... && (cd integration && $(GO) fmt ./...) && cd compare && $(GO) fmt ./...)" || exit 1; \
 	  if [ -n "$$out" ]; then echo "not formatted (now they are):"; echo "$$out"; exit 1; fi
 	$(BIN)/golangci-lint run ./...
 	cd integration && $(BIN)/golangci-lint run --config ../.golangci.yml ./...
+	cd compare && $(BIN)/golangci-lint run --config ../.golangci.yml ./...
 
 vet: ## go vet of every module
 	$(GO) vet ./...
 	cd integration && $(GO) vet ./...
+	cd compare && $(GO) vet ./...
 
 sim: ## seeded simulation of the protocol's state machines
 	$(GO) run ./internal/sim/simrun -seeds $(SEEDS) $(if $(MUTATE),-mutate "$(MUTATE)") $(if $(SEED),-seed $(SEED))
@@ -70,6 +73,9 @@ crash: ## real processes on real servers, killed at random, every output record 
 
 bench: ## the count workload against the floor, on a real broker
 	cd integration && $(GO) run ./bench $(ARGS)
+
+compare: ## barrier and changelog mode against Kafka Streams, Flink and the floor (needs a JDK 17 and Maven)
+	cd compare && $(GO) run . $(ARGS)
 
 image: ## docker image of the broker, built here where none can be pulled
 	scripts/kafka-image.sh
@@ -85,6 +91,7 @@ $(BIN)/versitygw: tools/go.mod tools/go.sum
 fmt: ## format every module (the gofmt of older releases rejects generic methods)
 	$(GO) fmt ./...
 	cd integration && $(GO) fmt ./...
+	cd compare && $(GO) fmt ./...
 
 clean: ## remove what was built here; caches of Go and Maven stay
 	rm -rf bin .cache

@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Counter checks running counts: those of every key are 1, 2, 3, … in this
 // order.
 type Counter struct {
 	counts []uint64 // by key
+	total  atomic.Int64
 
 	mu      sync.Mutex
 	lost    int64 // counts that never came before a later one
@@ -24,6 +26,7 @@ func NewCounter(keys int) *Counter { return &Counter{counts: make([]uint64, keys
 // Record checks one output record. The counts of one key are in one partition,
 // so no lock is needed for them; mistakes are rare.
 func (c *Counter) Record(_ int32, _ int64, key, value []byte) {
+	c.total.Add(1)
 	if len(key) != 8 || len(value) != 8 || binary.BigEndian.Uint64(key) >= uint64(len(c.counts)) {
 		c.mistake(func() { c.wrong = fmt.Errorf("output record with key %x and value %x", key, value) })
 		return
@@ -52,6 +55,9 @@ func (c *Counter) mistake(note func()) {
 	defer c.mu.Unlock()
 	note()
 }
+
+// Progress is the number of records.
+func (c *Counter) Progress() int64 { return c.total.Load() }
 
 // Verdict returns an error if a record was lost, doubled or wrong.
 func (c *Counter) Verdict() error {

@@ -13,6 +13,9 @@ import (
 // per broker, and always by the same one for one partition.
 type Check interface {
 	Record(partition int32, timestamp int64, key, value []byte)
+	// Progress is how many input records the output so far accounts for; where
+	// every input record makes one of the output, the number of records.
+	Progress() int64
 	// Verdict returns an error if a record was lost, doubled or wrong.
 	Verdict() error
 }
@@ -61,9 +64,8 @@ func (o *Output) Run(ctx context.Context) {
 		wg.Go(func() {
 			defer r.conn.Close()
 			for ctx.Err() == nil {
-				n := int64(0)
-				err := r.Poll(func(p int32, ts int64, key, value []byte) { o.check.Record(p, ts, key, value); n++ })
-				o.answered(n, err)
+				err := r.Poll(o.check.Record)
+				o.answered(err)
 				if err != nil {
 					return
 				}
@@ -73,24 +75,23 @@ func (o *Output) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-func (o *Output) answered(n int64, err error) {
+func (o *Output) answered(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
 		o.failure = err
 		return
 	}
-	if n > 0 {
-		o.total += n
-		o.samples = append(o.samples, Sample{time.Since(o.begun), o.total})
+	if n := o.check.Progress(); n > o.total {
+		o.total = n
+		o.samples = append(o.samples, Sample{time.Since(o.begun), n})
 	}
 }
 
 // Begun is when the output was first asked for.
 func (o *Output) Begun() time.Time { return o.begun }
 
-// Seen returns what was read, when the first and the last records came, and
-// any failure.
+// Seen returns the progress, when it was first and last seen, and any failure.
 func (o *Output) Seen() (total int64, first, last time.Duration, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,7 +101,7 @@ func (o *Output) Seen() (total int64, first, last time.Duration, err error) {
 	return o.total, first, last, o.failure
 }
 
-// Samples returns how many records were visible when.
+// Samples returns the progress over time.
 func (o *Output) Samples() []Sample {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,8 +116,8 @@ func (o *Output) Verdict() error {
 	return o.check.Verdict()
 }
 
-// Rate returns the slope of the total over time, in records per second, from
-// warmup after the first record to its end, and the length of that window.
+// Rate returns the slope of the progress over time, in records per second, from
+// warmup after the first sample to its end, and the length of that window.
 func (o *Output) Rate(warmup, window time.Duration) (perSecond float64, length time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -2,7 +2,7 @@ package measure
 
 import "time"
 
-// Sample is how many output records were visible at a moment.
+// Sample is the progress at a moment.
 type Sample struct {
 	At    time.Duration // since the reading began
 	Total int64

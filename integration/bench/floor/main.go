@@ -24,6 +24,8 @@ import (
 	"runtime/pprof"
 	"strings"
 	"syscall"
+
+	"github.com/tidegate/tidegate/integration/measure"
 )
 
 func main() {
@@ -92,7 +94,7 @@ func rekeyer(to *producer, keys uint64) handler {
 	for k := range keys {
 		name := names[8*k : 8*k+8]
 		binary.BigEndian.PutUint64(name, k)
-		parts[k] = int32(murmur2(name)&0x7fffffff) % int32(len(to.parts))
+		parts[k] = int32(measure.Murmur2(name)&0x7fffffff) % int32(len(to.parts))
 	}
 	return func(_ int32, key, value []byte) error {
 		if len(key) != 8 {
@@ -119,28 +121,4 @@ func counter(to *producer) handler {
 		*n++
 		return to.add(partition, key, to.number(partition, *n))
 	}
-}
-
-// murmur2 is the hash of Kafka's default partitioner.
-func murmur2(data []byte) uint32 {
-	const m, r = 0x5bd1e995, 24
-	h := uint32(0x9747b28c) ^ uint32(len(data))
-	for len(data) >= 4 {
-		k := binary.LittleEndian.Uint32(data) * m
-		k ^= k >> r
-		h = h*m ^ k*m
-		data = data[4:]
-	}
-	switch len(data) {
-	case 3:
-		h ^= uint32(data[2]) << 16
-		fallthrough
-	case 2:
-		h ^= uint32(data[1]) << 8
-		fallthrough
-	case 1:
-		h = (h ^ uint32(data[0])) * m
-	}
-	h = (h ^ h>>13) * m
-	return h ^ h>>15
 }

@@ -1,0 +1,59 @@
+package check
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Latency is a histogram of the time from when a row's cause was to be sent to
+// when a read_committed consumer saw the row, in microseconds.
+type Latency struct {
+	mu    sync.Mutex
+	from  time.Time
+	hist  *hdrhistogram.Histogram
+	early int64
+}
+
+const mostLatency = 10 * time.Minute
+
+// NewLatency counts rows whose cause was due at from or later.
+func NewLatency(from time.Time) *Latency {
+	return &Latency{from: from, hist: hdrhistogram.New(1, mostLatency.Microseconds(), 3)}
+}
+
+// Seen notes a row that was seen now and whose cause was due at a time in
+// milliseconds since the epoch. A nil Latency ignores it.
+func (l *Latency) Seen(due int64) {
+	if l == nil {
+		return
+	}
+	at := time.UnixMilli(due)
+	if at.Before(l.from) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	us := time.Since(at).Microseconds()
+	if us < 1 {
+		l.early++ // within the millisecond of the timestamp
+		us = 1
+	}
+	// Beyond the range counts as its end: a quantile there says "at least".
+	_ = l.hist.RecordValue(min(us, mostLatency.Microseconds()))
+}
+
+// Quantile returns a latency, in milliseconds, and how many were counted.
+func (l *Latency) Quantile(percent float64) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return float64(l.hist.ValueAtQuantile(percent)) / 1000
+}
+
+// Count is how many rows were counted.
+func (l *Latency) Count() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hist.TotalCount()
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tidegate/tidegate/integration/servers"
+)
+
+// cluster is the broker that all systems share.
+type cluster struct {
+	kafka      *servers.KafkaServer
+	client     sarama.Client
+	partitions int32
+}
+
+func newCluster(ctx context.Context, heapMB int, partitions int32) (*cluster, error) {
+	k, err := servers.Kafka(ctx, servers.KafkaOptions{HeapMB: heapMB})
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	config := servers.SaramaConfig()
+	config.Net.MaxOpenRequests = 3
+	client, err := sarama.NewClient(k.Brokers(), config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %v: %w", k.Brokers(), err)
+	}
+	return &cluster{kafka: k, client: client, partitions: partitions}, nil
+}
+
+func (c *cluster) brokers() string { return strings.Join(c.kafka.Brokers(), ",") }
+
+// create returns when every partition answers: the metadata names a leader a
+// moment before it serves requests.
+func (c *cluster) create(ctx context.Context, topic string) error {
+	if err := c.kafka.CreateTopic(ctx, topic, c.partitions, nil); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for p := range c.partitions {
+		for {
+			_, err := c.client.GetOffset(topic, p, sarama.OffsetOldest)
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("wait for %s-%d: %w", topic, p, err)
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// delete removes every topic whose name begins with a prefix: what the systems
+// made for themselves, too.
+func (c *cluster) delete(prefix string) {
+	admin, err := sarama.NewClusterAdminFromClient(c.client)
+	if err != nil {
+		return
+	}
+	topics, err := admin.ListTopics()
+	if err != nil {
+		return
+	}
+	for name := range topics {
+		if strings.HasPrefix(name, prefix) {
+			if err := admin.DeleteTopic(name); err != nil {
+				fmt.Fprintf(os.Stderr, "delete topic %s: %v\n", name, err)
+			}
+		}
+	}
+	if err := c.client.RefreshMetadata(); err != nil {
+		fmt.Fprintln(os.Stderr, "refresh metadata:", err)
+	}
+}
+
+// size returns the bytes that topics hold on the broker, by name.
+func (c *cluster) size(ctx context.Context, match func(topic string) bool) (int64, error) {
+	var sum int64
+	for _, b := range c.client.Brokers() {
+		if ok, _ := b.Connected(); !ok {
+			if err := b.Open(c.client.Config()); err != nil {
+				return 0, err
+			}
+		}
+		resp, err := b.DescribeLogDirs(&sarama.DescribeLogDirsRequest{Version: 1})
+		if err != nil {
+			return 0, err
+		}
+		for _, dir := range resp.LogDirs {
+			for _, t := range dir.Topics {
+				if !match(t.Topic) {
+					continue
+				}
+				for _, p := range t.Partitions {
+					sum += p.Size
+				}
+			}
+		}
+	}
+	return sum, ctx.Err()
+}

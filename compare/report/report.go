@@ -1,0 +1,231 @@
+// Package report turns the rounds of a comparison into a Markdown table, a JSON
+// file and a self-contained HTML page.
+//
+// All figures are ratios within one run on one machine: medians and ranges over
+// rounds in which the systems took turns.
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidegate/tidegate/compare/check"
+)
+
+// Report is everything a run found out.
+type Report struct {
+	Date     time.Time `json:"date"`
+	Machine  string    `json:"machine"`
+	Versions []string  `json:"versions"`
+	Command  string    `json:"command"`
+	Settings []string  `json:"settings"`
+	Systems  []System  `json:"systems"`
+	Rounds   []Round   `json:"rounds"`
+	Missing  []Missing `json:"missing,omitempty"`
+	Summary  []Summary `json:"summary"`
+}
+
+// System describes a contestant.
+type System struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+}
+
+// Missing is a system that could not take part.
+type Missing struct {
+	System string `json:"system"`
+	Why    string `json:"why"`
+}
+
+// Round is one measurement of one system.
+type Round struct {
+	Workload string `json:"workload"`
+	System   string `json:"system"`
+	Kind     string `json:"kind"` // rate, latency or recovery
+	Number   int    `json:"number"`
+	Error    string `json:"error,omitempty"`
+
+	// Records are the input records that the output accounts for.
+	Records int64        `json:"records"`
+	Faults  check.Faults `json:"faults"`
+
+	// Rate is in input records per second over a window.
+	Rate                 float64 `json:"rate,omitempty"`
+	WindowSeconds        float64 `json:"windowSeconds,omitempty"`
+	CPUPerMillion        float64 `json:"cpuSecondsPerMillion,omitempty"`
+	RSSMB                int64   `json:"rssMB,omitempty"`
+	BrokerBytesPerRecord float64 `json:"brokerBytesPerRecord,omitempty"`
+
+	// Latencies are in milliseconds.
+	Offered      int64   `json:"offered,omitempty"`
+	P50          float64 `json:"p50,omitempty"`
+	P99          float64 `json:"p99,omitempty"`
+	P999         float64 `json:"p999,omitempty"`
+	Samples      int64   `json:"samples,omitempty"`
+	LoadBehindMs float64 `json:"loadBehindMs,omitempty"`
+
+	// Times from the kill in seconds, and the size of the state.
+	Keys       int64   `json:"keys,omitempty"`
+	FirstAfter float64 `json:"firstAfter,omitempty"`
+	FullAfter  float64 `json:"fullAfter,omitempty"`
+}
+
+// Range is the median of the rounds and their extremes.
+type Range struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+	Rounds int     `json:"rounds"`
+}
+
+// Summary is a figure of one system in one workload.
+type Summary struct {
+	Workload string `json:"workload"`
+	Kind     string `json:"kind"`
+	System   string `json:"system"`
+	Figure   string `json:"figure"`
+	Range    Range  `json:"range"`
+	Lost     int64  `json:"lost"`
+	Doubled  int64  `json:"doubled"`
+	Wrong    int64  `json:"wrong"`
+	Failed   int    `json:"failedRounds"`
+}
+
+// figures of each kind of round, in the order of the tables.
+var figures = map[string][]struct {
+	name string
+	unit string
+	of   func(Round) float64
+}{
+	"rate": {
+		{"rate", "records/s", func(r Round) float64 { return r.Rate }},
+		{"cpu", "s per million records", func(r Round) float64 { return r.CPUPerMillion }},
+		{"memory", "MB", func(r Round) float64 { return float64(r.RSSMB) }},
+		{"broker bytes", "bytes per record", func(r Round) float64 { return r.BrokerBytesPerRecord }},
+	},
+	"latency": {
+		{"p50", "ms", func(r Round) float64 { return r.P50 }},
+		{"p99", "ms", func(r Round) float64 { return r.P99 }},
+		{"p99.9", "ms", func(r Round) float64 { return r.P999 }},
+	},
+	"recovery": {
+		{"first output", "s", func(r Round) float64 { return r.FirstAfter }},
+		{"full output", "s", func(r Round) float64 { return r.FullAfter }},
+	},
+}
+
+var kinds = []string{"rate", "latency", "recovery"}
+
+// Summarize fills Summary from Rounds.
+func (p *Report) Summarize() {
+	p.Summary = nil
+	for _, kind := range kinds {
+		for _, w := range p.workloads(kind) {
+			for _, s := range p.Systems {
+				p.summarize(kind, w, s.Name)
+			}
+		}
+	}
+}
+
+func (p *Report) summarize(kind, workload, system string) {
+	rounds := p.of(kind, workload, system)
+	if len(rounds) == 0 {
+		return
+	}
+	base := Summary{Workload: workload, Kind: kind, System: system}
+	var good []Round
+	for _, r := range rounds {
+		base.Lost, base.Doubled, base.Wrong = base.Lost+r.Faults.Lost, base.Doubled+r.Faults.Doubled, base.Wrong+r.Faults.Wrong
+		if r.Error != "" {
+			base.Failed++
+			continue
+		}
+		good = append(good, r)
+	}
+	for _, f := range figures[kind] {
+		s := base
+		s.Figure, s.Range = f.name, rangeOf(good, f.of)
+		p.Summary = append(p.Summary, s)
+	}
+}
+
+func rangeOf(rounds []Round, of func(Round) float64) Range {
+	var v []float64
+	for _, r := range rounds {
+		v = append(v, of(r))
+	}
+	if len(v) == 0 {
+		return Range{}
+	}
+	slices.Sort(v)
+	m := v[len(v)/2]
+	if n := len(v); n%2 == 0 {
+		m = (v[n/2-1] + v[n/2]) / 2
+	}
+	return Range{m, v[0], v[len(v)-1], len(v)}
+}
+
+// of returns the rounds of one system in one workload, by number.
+func (p *Report) of(kind, workload, system string) []Round {
+	var out []Round
+	for _, r := range p.Rounds {
+		if r.Kind == kind && r.Workload == workload && r.System == system {
+			out = append(out, r)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Round) int { return cmp.Compare(a.Number, b.Number) })
+	return out
+}
+
+func (p *Report) workloads(kind string) []string {
+	var out []string
+	for _, r := range p.Rounds {
+		if r.Kind == kind && !slices.Contains(out, r.Workload) {
+			out = append(out, r.Workload)
+		}
+	}
+	return out
+}
+
+// ratio is the median, least and most of a system's rate over another's within
+// the same round.
+func (p *Report) ratio(workload, system, to string) (Range, bool) {
+	base := map[int]float64{}
+	for _, r := range p.of("rate", workload, to) {
+		if r.Error == "" && r.Rate > 0 {
+			base[r.Number] = r.Rate
+		}
+	}
+	var rounds []Round
+	for _, r := range p.of("rate", workload, system) {
+		if b := base[r.Number]; r.Error == "" && b > 0 {
+			r.Rate /= b
+			rounds = append(rounds, r)
+		}
+	}
+	return rangeOf(rounds, func(r Round) float64 { return r.Rate }), len(rounds) > 0
+}
+
+// Err returns an error if a round failed, lost or doubled anything.
+func (p *Report) Err() error {
+	for _, r := range p.Rounds {
+		if r.Error != "" {
+			line, _, _ := strings.Cut(r.Error, "\n")
+			return fmt.Errorf("%s of %s, round %d of %s failed: %s", r.Kind, r.Workload, r.Number, r.System, line)
+		}
+	}
+	return nil
+}
+
+// JSON writes the whole report.
+func (p *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(p)
+}
