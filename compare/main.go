@@ -31,6 +31,7 @@ type settings struct {
 	latencyWarmup, latencyWindow  time.Duration
 	latencyRate                   int64
 	interval, grace               time.Duration
+	eventRate                     int64
 	seed                          uint64
 	heapMB                        int
 	out, logs                     string
@@ -55,6 +56,7 @@ func main() {
 	flag.Int64Var(&s.latencyRate, "latency-rate", 0, "records per second of a latency round; 0: half of Kafka Streams' rate in this run, else 50000")
 	flag.DurationVar(&s.interval, "interval", time.Second, "checkpoint or commit interval of every system")
 	flag.DurationVar(&s.grace, "grace", time.Minute, "how late records may be, in event time, in systems that drop late ones by the largest timestamp seen")
+	flag.Int64Var(&s.eventRate, "event-rate", 10_000, "input records per second of event time in rate rounds")
 	flag.Uint64Var(&s.seed, "seed", 1, "seed of the input records")
 	flag.IntVar(&s.heapMB, "broker-heap", 1024, "the broker's heap in MB, if one is started")
 	flag.StringVar(&s.out, "out", "out", "folder for results.json, results.md and results.html")
@@ -156,7 +158,7 @@ func (r *runner) choose(ctx context.Context, p *report.Report) ([]*system, error
 
 // rates measures the steady rate of every system, in turns.
 func (r *runner) rates(ctx context.Context, p *report.Report, systems []*system, workload string) error {
-	in, err := r.newInput(workload, "rate", time.UnixMilli(1_700_000_000_000), r.records, 50_000)
+	in, err := r.newInput(workload, "rate", time.UnixMilli(1_700_000_000_000), r.records, r.eventRate, r.grace)
 	if err != nil {
 		return err
 	}

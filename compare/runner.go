@@ -84,8 +84,9 @@ type input struct {
 }
 
 // newInput describes the input of a workload with about so many records, the
-// first of them due at start, perSecond of event time.
-func (r *runner) newInput(name, kind string, start time.Time, records, perSecond int64) (*input, error) {
+// first of them due at start, perSecond of event time; grace is how late a
+// record may be.
+func (r *runner) newInput(name, kind string, start time.Time, records, perSecond int64, grace time.Duration) (*input, error) {
 	prefix := "cmp-" + r.run + "-" + name + "-" + kind + "-"
 	in := &input{records: records}
 	at := start.UnixMilli()
@@ -103,7 +104,10 @@ func (r *runner) newInput(name, kind string, start time.Time, records, perSecond
 		g := of(46)
 		in.topics.Bids = prefix + "bids"
 		in.sources = []load.Source{load.Bids(in.topics.Bids, g, records)}
-		slack := 2*r.grace.Milliseconds() + check.WindowMs + 3*check.AdvanceMs
+		slack := 2*grace.Milliseconds() + check.WindowMs + 3*check.AdvanceMs
+		if span := g.Time(nexmark.BidEvent(records-1)) - at; span < 2*slack {
+			return nil, fmt.Errorf("%d records of q5 are %d s of event time, too little to close windows: use more -records or a lower -event-rate", records, span/1000)
+		}
 		in.check = func(l *check.Latency) check.Check { return check.NewHottest(g, records, slack, l) }
 	case "q8":
 		g := of(4)
@@ -296,6 +300,9 @@ func (r *runner) newJob(s *system, name, kind string, in *input) job {
 	return j
 }
 
+// latencyGrace is how late records may be in a latency round.
+const latencyGrace = time.Second
+
 // latency measures a system under a load that comes by the clock.
 func (r *runner) latency(ctx context.Context, s *system, name string, perSecond int64, round int) report.Round {
 	out := report.Round{Workload: name, System: s.name, Kind: "latency", Number: round, Offered: perSecond}
@@ -307,7 +314,7 @@ func (r *runner) latency(ctx context.Context, s *system, name string, perSecond 
 	const settle = 15 * time.Second
 	start := time.Now().Add(settle)
 	records := int64((r.latencyWarmup + r.latencyWindow).Seconds() * float64(perSecond))
-	in, err := r.newInput(name, fmt.Sprintf("%s-l%d", s.name, round), start, records, perSecond)
+	in, err := r.newInput(name, fmt.Sprintf("%s-l%d", s.name, round), start, records, perSecond, latencyGrace)
 	if err != nil {
 		return fail(err)
 	}
@@ -317,7 +324,7 @@ func (r *runner) latency(ctx context.Context, s *system, name string, perSecond 
 	hist := check.NewLatency(start.Add(r.latencyWarmup))
 	c := in.check(hist)
 	j := r.newJob(s, name, "l"+strconv.Itoa(round), in)
-	j.graceMs = 1000
+	j.graceMs = latencyGrace.Milliseconds()
 	w, err := r.start(ctx, s, j, 1, c)
 	if err != nil {
 		return fail(err)
