@@ -124,12 +124,13 @@ func (s *KVStore[K, V]) key(k K) ([]byte, error) {
 // caller and not shared with the cache; a key that aliases its serialised form
 // (serde.Bytes) is valid until the next call of Next.
 type KVIterator[K, V any] struct {
-	t   *table[V]
-	ks  serde.Serde[K]
-	it  Iterator
-	k   K
-	v   V
-	err error
+	t    *table[V]
+	ks   serde.Serde[K]
+	it   Iterator
+	skip int // bytes before the key that are the store's own
+	k    K
+	v    V
+	err  error
 }
 
 // Next goes to the next entry and reports whether there is one.
@@ -137,7 +138,7 @@ func (i *KVIterator[K, V]) Next() bool {
 	if i.err != nil || !i.it.Next() {
 		return false
 	}
-	if i.k, i.err = i.ks.Decode(i.it.Key()); i.err != nil {
+	if i.k, i.err = i.ks.Decode(i.it.Key()[i.skip:]); i.err != nil {
 		i.err = i.t.fail("decode", i.it.Key(), i.err)
 		return false
 	}
