@@ -17,6 +17,10 @@ type Table[K, V any] struct {
 	// more: the first at which its window refuses records, for time windows the
 	// window's end plus the grace. It is nil for tables that are not windowed.
 	closeAt func(K) int64
+	// history is how long a versioned table keeps old rows, in milliseconds, else
+	// 0. Joins wait for grace if waits is set.
+	history, grace int64
+	waits          bool
 }
 
 // ToTable keeps the last value per key in the store of that name. A null value
@@ -47,12 +51,16 @@ func (t *Table[K, V]) ToStream() *Stream[K, V] {
 // own: it is computed from this table's. A change to a row that is not in it
 // gives a tombstone downstream.
 func (t *Table[K, V]) Filter(f func(K, V) bool) *Table[K, V] {
-	return t.view("table-filter", here(), f == nil, operators.TableFilter(f), operators.TableFilterGetter(t.n, f))
+	out := t.view("table-filter", here(), f == nil, operators.TableFilter(f), operators.TableFilterGetter(t.n, f))
+	if t.history > 0 {
+		out.n.AsOf = operators.TableFilterAsOf(t.n, f)
+	}
+	return out
 }
 
 func (t *Table[K, V]) view(op string, site topology.Site, missing bool, fac operators.Factory, get operators.GetterFactory) *Table[K, V] {
 	f := viewNode(t.from, op, site, missing, fac, get)
-	return &Table[K, V]{from: f, ks: t.ks, vs: t.vs, closeAt: t.closeAt}
+	return &Table[K, V]{from: f, ks: t.ks, vs: t.vs, closeAt: t.closeAt, history: t.history}
 }
 
 // MapValues is the table with each value replaced. It has no store of its own:
@@ -64,7 +72,10 @@ func (t *Table[K, V]) MapValues[V2 any](f func(V) V2, vs ...serde.Serde[V2]) *Ta
 	fr := viewNode(t.from, "table-map-values", site, f == nil,
 		operators.TableMapValues[K](f), operators.TableMapValuesGetter[K](t.n, f))
 	fr = fr.lose("MapValues", site, false, v2 == nil)
-	return &Table[K, V2]{from: fr, ks: t.ks, vs: v2, closeAt: t.closeAt}
+	if t.history > 0 {
+		fr.n.AsOf = operators.TableMapValuesAsOf[K](t.n, f)
+	}
+	return &Table[K, V2]{from: fr, ks: t.ks, vs: v2, closeAt: t.closeAt, history: t.history}
 }
 
 func viewNode(f from, op string, site topology.Site, missing bool, fac operators.Factory, get operators.GetterFactory) from {
@@ -80,7 +91,8 @@ func viewNode(f from, op string, site topology.Site, missing bool, fac operators
 // the stream's key was changed before, it is repartitioned through
 // "<app>-name-repartition" with the table's partition count. The result keeps
 // the record's timestamp and headers. Records with a null key or value are
-// dropped and counted.
+// dropped and counted. With a versioned table the row is the one as of the
+// record's timestamp; see Table.JoinGrace.
 func (s *Stream[K, V]) JoinTable[VT, VR any](
 	name string, t *Table[K, VT], f func(V, VT) VR, vs ...serde.Serde[VR],
 ) *Stream[K, VR] {
@@ -90,7 +102,7 @@ func (s *Stream[K, V]) JoinTable[VT, VR any](
 	}
 	return joinTable(s, site, name, "JoinTable", t, func(n *topology.Node) operators.Factory {
 		return operators.JoinTable[K](n, f)
-	}, vs)
+	}, operators.VersionedJoin[K, V, VT, VR]{Joiner: f}, vs)
 }
 
 // LeftJoinTable is JoinTable that keeps records without a partner: the joiner
@@ -104,12 +116,16 @@ func (s *Stream[K, V]) LeftJoinTable[VT, VR any](
 	}
 	return joinTable(s, site, name, "LeftJoinTable", t, func(n *topology.Node) operators.Factory {
 		return operators.LeftJoinTable[K](n, f)
+	}, operators.VersionedJoin[K, V, VT, VR]{
+		Joiner: func(v V, row VT) VR { return f(v, Some(row)) },
+		Alone:  func(v V) VR { return f(v, None[VT]()) },
 	}, vs)
 }
 
 func joinTable[K, V, VT, VR any](
 	s *Stream[K, V], site topology.Site, name, op string, t *Table[K, VT],
-	factory func(table *topology.Node) operators.Factory, vs []serde.Serde[VR],
+	factory func(table *topology.Node) operators.Factory, versioned operators.VersionedJoin[K, V, VT, VR],
+	vs []serde.Serde[VR],
 ) *Stream[K, VR] {
 	s.b.t.ClaimStep(name, site)
 	vr := last(s.b, site, op, "value", vs)
@@ -122,11 +138,16 @@ func joinTable[K, V, VT, VR any](
 		s.b.t.Errorf(site, "%s(%q): the stream's keys are serialised as %s, the table's as %s: equal keys would not meet, use one serde for both",
 			op, name, in.ks.Fingerprint(), t.ks.Fingerprint())
 	}
+	n := topology.Node{
+		Kind: topology.Join, Op: "join-table", Name: name, Site: site, Uses: []*topology.Node{t.n}, KeyedState: true,
+	}
+	if t.history > 0 {
+		n.Factory, n.Stores = t.join(in, site, name, op, versioned)
+	} else {
+		n.Factory = factory(t.n)
+	}
 	f := in.from
-	f.n = in.add(topology.Node{
-		Kind: topology.Join, Op: "join-table", Name: name, Site: site, Uses: []*topology.Node{t.n},
-		KeyedState: true, Factory: factory(t.n),
-	})
+	f.n = in.add(n)
 	f = f.lose(op, site, false, vr == nil)
 	return &Stream[K, VR]{from: f, ks: in.ks, vs: vr}
 }

@@ -37,6 +37,11 @@ const (
 	// FormatClosing: end, start and key of windows whose results are sent when
 	// they close.
 	FormatClosing = "closing-1"
+	// FormatVersioned: the versions of each key; see state.VersionedStore.
+	FormatVersioned = "versioned-1"
+	// FormatJoinBuffer: the records of a stream-table join that wait for the
+	// table; time and sequence number → timestamp, headers, key, value.
+	FormatJoinBuffer = "join-buffer-1"
 )
 
 // stamped is a value with the timestamp of its last update.

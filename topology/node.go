@@ -114,6 +114,8 @@ type Node struct {
 	// Factory makes the node's runtime, Getter the access to its table. Package
 	// operators defines their types.
 	Factory, Getter any
+	// AsOf is the access to a versioned table's rows of earlier times, else nil.
+	AsOf any
 }
 
 // Label returns the node's word and name, or number where it has no name:
