@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/operators"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/serde"
 )
 
@@ -237,7 +237,7 @@ func TestCogroupNeedsCoPartitionedTopics(t *testing.T) {
 		Aggregate("all", empty, str)
 	top, err := b.Build()
 	require.NoError(t, err)
-	_, err = optest.New(top.Graph(), map[string]int32{"l": 2, "r": 6}, t.TempDir())
+	_, err = harness.New(top.Graph(), map[string]int32{"l": 2, "r": 6}, t.TempDir())
 	require.ErrorContains(t, err, `"l" has 2 partitions`)
 	require.ErrorContains(t, err, `"r" has 6`)
 

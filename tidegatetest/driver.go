@@ -3,6 +3,7 @@ package tidegatetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ type Driver struct {
 	unread  map[string][]harness.Record
 	stopped error // the first failure of the topology
 	closed  bool
+	allRead bool // check that nothing is left
 }
 
 // New makes the tasks of a topology (TopologyTestDriver's constructor). It fails
@@ -55,7 +57,7 @@ func open(t testing.TB, top *tidegate.Topology, c *config) (*Driver, error) {
 	}
 	d := &Driver{
 		t: t, graph: top.Graph(), topics: map[string]int32{}, now: c.start.UnixMilli(),
-		unread: map[string][]harness.Record{},
+		unread: map[string][]harness.Record{}, allRead: c.allRead,
 	}
 	for _, topic := range append(d.graph.Inputs(), d.graph.Sinks()...) {
 		d.topics[topic] = c.partitions
@@ -86,6 +88,22 @@ func open(t testing.TB, top *tidegate.Topology, c *config) (*Driver, error) {
 		return nil, errors.Join(err, d.in.Close())
 	}
 	return d, nil
+}
+
+// Run processes what Queue wrote, to its last consequence.
+func (d *Driver) Run() {
+	d.t.Helper()
+	d.must("Run", d.in.Run)
+}
+
+// StreamTime is the largest stream time of all tasks, in milliseconds since the
+// epoch; −1 before the first record.
+func (d *Driver) StreamTime() int64 {
+	most := int64(-1)
+	for _, sub := range d.in.Resolved().Subtopologies() {
+		most = max(most, d.in.StreamTime(sub.Number))
+	}
+	return most
 }
 
 // Now is the driver's wall clock.
@@ -170,6 +188,15 @@ func (d *Driver) Close() {
 	d.closed = true
 	if err := d.in.Close(); err != nil {
 		d.t.Errorf("tidegatetest: close: %v", err)
+	}
+	if !d.allRead || d.stopped != nil || d.t.Failed() {
+		return
+	}
+	for _, topic := range slices.Sorted(maps.Keys(d.topics)) {
+		if n := len(d.unreadOf(topic)); n > 0 {
+			d.t.Errorf("tidegatetest: %d records of topic %q were not read, the first with key %q and value %q",
+				n, topic, d.unread[topic][0].Key, d.unread[topic][0].Value)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ type fakeT struct {
 }
 
 func (f *fakeT) Helper()          {}
+func (f *fakeT) Failed() bool     { return f.failed != "" }
 func (f *fakeT) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
 func (f *fakeT) Errorf(format string, args ...any) {
 	f.failed += fmt.Sprintf(format, args...)

@@ -71,6 +71,21 @@ func (in *Input[K, V]) PipeAll(records []KeyValue[K, V], opts ...PipeOption) {
 	}
 }
 
+// Queue writes a record like Pipe, and leaves its processing to Driver.Run, or to
+// the next record that is piped or advance of a clock. A task that finds records
+// queued in several of its inputs takes the smallest timestamp first, as in
+// production. After Restart, what was queued is processed by the new tasks.
+func (in *Input[K, V]) Queue(k K, v V, opts ...PipeOption) {
+	in.d.t.Helper()
+	r, err := in.record(k, v, opts)
+	if err == nil {
+		err = in.d.do(func() error { return in.d.in.Queue(r) })
+	}
+	if err != nil {
+		in.d.t.Fatalf("queue for topic %q: %v", in.topic, err)
+	}
+}
+
 // TryPipe is Pipe that returns the topology's error, where Kafka Streams throws a
 // StreamsException. An App would go back to its last checkpoint; the driver
 // stops: it takes no more records, but outputs and stores can be read.

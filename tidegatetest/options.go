@@ -19,6 +19,7 @@ type config struct {
 	cacheBytes int64
 	maxSeen    bool
 	open       state.OpenFunc
+	allRead    bool
 }
 
 // WithPartitions sets the partition count of every topic that the topology reads
@@ -58,6 +59,11 @@ func WithCacheBytes(n int64) Option { return func(c *config) { c.cacheBytes = n 
 // WithEngine sets the state engine; package state/memory by default. State lies
 // in a temporary folder of the test in any case (TopologyTestDriver's state.dir).
 func WithEngine(open state.OpenFunc) Option { return func(c *config) { c.open = open } }
+
+// WithAllOutputRead fails the test when it ends, or when Driver.Close is called,
+// with output that was not read: what a topology writes besides what is expected
+// does not go unnoticed. TopologyTestDriver lacks this.
+func WithAllOutputRead() Option { return func(c *config) { c.allRead = true } }
 
 // PipeOption changes one record that is piped.
 type PipeOption func(*pipe)

@@ -60,6 +60,26 @@ func (d *Driver) Output[K, V any](topic string, ks serde.Serde[K], vs serde.Serd
 	return &Output[K, V]{d: d, topic: topic, ks: ks, vs: vs}
 }
 
+// Repartition opens the repartition topic of a step by the step's name, to see
+// what goes through it from now on (TopologyTestDriver reads internal topics by
+// their full names). The serdes must have the format of the step's.
+func (d *Driver) Repartition[K, V any](step string, ks serde.Serde[K], vs serde.Serde[V]) *Output[K, V] {
+	d.t.Helper()
+	if ks == nil || vs == nil {
+		d.t.Fatalf("Repartition(%q): a serde is nil", step)
+	}
+	var all []string
+	for _, topic := range d.in.Resolved().InternalTopics() {
+		if topic.Step == step {
+			d.in.Tap(topic.Topic)
+			return &Output[K, V]{d: d, topic: topic.Topic, ks: ks, vs: vs}
+		}
+		all = append(all, topic.Step)
+	}
+	d.t.Fatalf("Repartition(%q): no step of that name has a repartition topic; these have: %s", step, names(all))
+	return nil
+}
+
 // unreadOf is what was written to a topic and not read.
 func (d *Driver) unreadOf(topic string) []harness.Record {
 	d.unread[topic] = append(d.unread[topic], d.in.Take(topic)...)
@@ -100,6 +120,17 @@ func (o *Output[K, V]) ReadKeyValues() []KeyValue[K, V] {
 	return out
 }
 
+// ReadValues is ReadAll with the values only, the zero value for tombstones
+// (TestOutputTopic.readValuesToList).
+func (o *Output[K, V]) ReadValues() []V {
+	o.d.t.Helper()
+	var out []V
+	for r, ok := o.Read(); ok; r, ok = o.Read() {
+		out = append(out, r.Value)
+	}
+	return out
+}
+
 // Len is how many records were not read yet (TestOutputTopic.getQueueSize).
 func (o *Output[K, V]) Len() int { return len(o.d.unreadOf(o.topic)) }
 
@@ -128,4 +159,24 @@ func decode[T any](s serde.Serde[T], b []byte) (v T, err error) {
 		return n.Null(), nil
 	}
 	return v, nil
+}
+
+// ReadMap reads all records that were not read yet into a map of the last value
+// of each key; a tombstone removes its key (TestOutputTopic.readKeyValuesToMap,
+// which keeps nulls). A record with a null key fails the test. It is a function
+// since only here keys must be comparable.
+func ReadMap[K comparable, V any](o *Output[K, V]) map[K]V {
+	o.d.t.Helper()
+	out := map[K]V{}
+	for r, ok := o.Read(); ok; r, ok = o.Read() {
+		switch {
+		case r.NullKey:
+			o.d.t.Fatalf("ReadMap of topic %q: a record at %d has no key", o.topic, r.Timestamp)
+		case r.Tombstone:
+			delete(out, r.Key)
+		default:
+			out[r.Key] = r.Value
+		}
+	}
+	return out
 }
