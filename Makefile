@@ -16,6 +16,7 @@ SEED     ?=
 MUTATE   ?=
 DURATION ?= 600s
 BREAK    ?=
+MODE     ?= barrier
 ARGS     ?=
 
 # Packages whose goroutines meet: these run a second time under the race detector.
@@ -34,6 +35,7 @@ help: ## print this list
 	@echo
 	@echo '  sim:   SEEDS=$(SEEDS) SEED=one seed to replay MUTATE=all|R2|R3|…'
 	@echo '  crash: DURATION=$(DURATION) SEED=7 BREAK=commit-early|no-lineage|offsets-ahead'
+	@echo '         MODE=changelog BREAK=offsets-ahead|store-early'
 	@echo '  bench: ARGS="flags of integration/bench"'
 	@echo '  real servers: TIDEGATE_KAFKA_BROKERS, TIDEGATE_S3_ENDPOINT use running ones (loopback only);'
 	@echo '                TIDEGATE_KAFKA=docker|java takes one way of starting a broker only'
@@ -69,7 +71,7 @@ sim: ## seeded simulation of the protocol's state machines
 	$(GO) run ./internal/sim/simrun -seeds $(SEEDS) $(if $(MUTATE),-mutate "$(MUTATE)") $(if $(SEED),-seed $(SEED))
 
 crash: ## real processes on real servers, killed at random, every output record checked
-	cd integration && $(GO) run ./crash -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(BREAK),-break $(BREAK))
+	cd integration && $(GO) run ./crash -mode $(MODE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(BREAK),-break $(BREAK))
 
 bench: ## the count workload against the floor, on a real broker
 	cd integration && $(GO) run ./bench $(ARGS)

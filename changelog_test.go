@@ -2,6 +2,7 @@ package tidegate_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,79 @@ func TestChangelogEndToEnd(t *testing.T) {
 		}
 		if got := checkRunning(t, out.All()); got != n+2000 {
 			t.Fatalf("read %d records, want %d", got, n+2000)
+		}
+	}
+}
+
+// Instances come and go while records flow: every count appears once, in order.
+func TestChangelogRebalance(t *testing.T) {
+	c := newCluster(t, map[string]int32{"in": 4, "out": 4})
+	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
+	defer cancel()
+	out, err := c.client.Read("out", 4, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	topo := counting(t, "in", "out")
+	n := 0
+	more := func(apps ...*launched) {
+		t.Helper()
+		if err := c.client.Produce(ctx, "in", words(2000, 50, 4)); err != nil {
+			t.Fatal(err)
+		}
+		n += 2000
+		await(ctx, t, out, n, apps...)
+	}
+	a := launch(ctx, t, c.logApp(topo, "a"))
+	more(a)
+	b := launch(ctx, t, c.logApp(topo, "b"))
+	for len(b.Health().Tasks) == 0 || b.State() != tidegate.Running {
+		more(a, b)
+	}
+	more(a, b)
+	if x, y := len(a.Health().Tasks), len(b.Health().Tasks); x != 4 || y != 4 {
+		t.Errorf("instances have %d and %d tasks, want 4 each", x, y)
+	}
+	a.end()
+	more(b)
+	b.end()
+	if got := checkRunning(t, out.All()); got != n {
+		t.Fatalf("read %d records, want %d", got, n)
+	}
+}
+
+// State of one mode is refused by the other, with both named and what to do.
+func TestOtherMode(t *testing.T) {
+	c := newCluster(t, map[string]int32{"in": 1, "out": 1})
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	topo := counting(t, "in", "out")
+	for _, first := range []tidegate.Mode{tidegate.Barrier, tidegate.Changelog} {
+		id := tidegate.WithApplicationID("app-" + first.String())
+		second := tidegate.Changelog
+		if first == tidegate.Changelog {
+			second = tidegate.Barrier
+		}
+		if err := c.client.Produce(ctx, "in", words(10, 5, 1)); err != nil {
+			t.Fatal(err)
+		}
+		app := launch(ctx, t, c.app(topo, "a"+first.String(), id, tidegate.WithMode(first)))
+		for app.Health().LastCheckpointAt.IsZero() && app.Health().LastCommitAt.IsZero() {
+			if app.State() == tidegate.Failed || ctx.Err() != nil {
+				t.Fatalf("%v: nothing was committed: %v", first, app.Health().Err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		app.end()
+		err := c.app(topo, "b"+first.String(), id, tidegate.WithMode(second)).Run(ctx)
+		if err == nil {
+			t.Fatalf("started in %v mode on state of %v mode", second, first)
+		}
+		for _, part := range []string{"ran in " + first.String() + " mode", "started in " + second.String() + " mode", "tidegate reset --brokers " + c.broker.Addr() + " --application app-" + first.String()} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q does not say %q", err, part)
+			}
 		}
 	}
 }

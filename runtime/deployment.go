@@ -40,6 +40,9 @@ type TestRules struct {
 	OffsetsAhead bool
 	// CommitEarly commits transactions before the decision (R19).
 	CommitEarly bool
+	// StoreEarly writes state to the engine before its transaction is committed
+	// (D1 of package changelog).
+	StoreEarly bool
 	// Phase, when set, hears in which phase of a checkpoint the instance is, so
 	// that a test can kill it there.
 	Phase func(phase string)

@@ -183,6 +183,9 @@ func (i *logInstance) close() {
 
 // perform carries out one effect of the machine.
 func (i *logInstance) perform(e changelog.Effect) {
+	if f, name := i.cfg.TestRules.Phase, logPhase(e); f != nil && name != "" {
+		f(name)
+	}
 	switch e := e.(type) {
 	case changelog.DoStart:
 		for _, t := range e.Tasks {
@@ -226,6 +229,28 @@ func (i *logInstance) perform(e changelog.Effect) {
 	default:
 		i.exit(fmt.Errorf("internal error: no reaction to effect %T", e))
 	}
+}
+
+// logPhase names where the instance stands in a commit, for tests that kill it
+// there.
+func logPhase(e changelog.Effect) string {
+	switch e := e.(type) {
+	case changelog.DoStart:
+		return "restoring"
+	case changelog.DoTrigger:
+		return "passing"
+	case changelog.DoFlush:
+		return "flushing"
+	case changelog.DoOffsets:
+		return "offsets"
+	case changelog.DoEnd:
+		return "ending"
+	case changelog.DoApply:
+		if e.Committed {
+			return "applying"
+		}
+	}
+	return ""
 }
 
 // exit leaves the group, so that the others need not wait for the session

@@ -167,6 +167,11 @@ func (r *logRun) send(b *kafka.Builder, n ids.CheckpointID) {
 func (r *logRun) Passed(_ *tasks.Task, s *tasks.Snapshot) {
 	r.passedN = s.N
 	i := r.i
+	if i.cfg.TestRules.StoreEarly && r.engine != nil {
+		if err := r.engine.Apply(nil); err != nil {
+			i.fail(err)
+		}
+	}
 	i.loop.post(func() {
 		if r.closing {
 			return
@@ -244,7 +249,7 @@ func (i *logInstance) apply(e changelog.DoApply) {
 		if e.Committed {
 			r.committed = s.External
 		}
-		if r.engine == nil {
+		if r.engine == nil || i.cfg.TestRules.StoreEarly {
 			continue
 		}
 		next := map[string]int64{}

@@ -167,6 +167,11 @@ func (t *logTxn) offsets(e changelog.DoOffsets, list []kafka.Offset, err error) 
 		i.step(changelog.EvFatal{Err: err})
 		return
 	}
+	for k := range list {
+		if i.cfg.TestRules.OffsetsAhead {
+			list[k].Offset += 100
+		}
+	}
 	member := kafka.Membership{MemberID: e.Member, Generation: e.Generation}
 	h := t.cur.Options().Handle()
 	i.background(func(ctx context.Context) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -24,6 +25,15 @@ var events = []event{
 	{"store outage", 1, (*harness).outage},
 }
 
+// events are those that the mode has: changelog mode has no coordinator and no
+// store.
+func (h *harness) events() []event {
+	if h.opts.mode == barrierMode {
+		return events
+	}
+	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.name == "kill coordinator" || e.name == "store outage" })
+}
+
 // chaos makes events until the duration is over. Between two, the application
 // gets time to complete a checkpoint or two.
 func (h *harness) chaos(ctx context.Context) {
@@ -31,6 +41,7 @@ func (h *harness) chaos(ctx context.Context) {
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
 	total := 0
+	events := h.events()
 	for _, e := range events {
 		total += e.weight
 	}
@@ -112,6 +123,7 @@ func (h *harness) killOne(ctx context.Context) {
 // killInPhase waits until an instance kills itself in a phase.
 func (h *harness) killInPhase(ctx context.Context) {
 	h.mu.Lock()
+	phases := h.phases()
 	least := phases[0]
 	for _, p := range phases { // the phase with the fewest kills comes next
 		if h.stats.kills[p] < h.stats.kills[least] {
@@ -123,6 +135,10 @@ func (h *harness) killInPhase(ctx context.Context) {
 	if !i.alive() {
 		h.restart(i)
 		return
+	}
+	if least == "restoring" { // comes only at a start
+		h.kill(i)
+		h.restart(i)
 	}
 	i.arm(least)
 	select {

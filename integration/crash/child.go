@@ -103,8 +103,10 @@ func rules(name string) (r runtime.TestRules, err error) {
 		r.Barrier.SkipR6 = true
 	case "offsets-ahead":
 		r.OffsetsAhead = true
+	case "store-early":
+		r.StoreEarly = true
 	default:
-		return r, fmt.Errorf("-break %q: want commit-early, no-lineage or offsets-ahead", name)
+		return r, fmt.Errorf("-break %q: want commit-early, no-lineage or offsets-ahead; in changelog mode offsets-ahead or store-early", name)
 	}
 	return r, nil
 }
@@ -120,6 +122,7 @@ func child(args []string) error {
 	bucket := fs.String("bucket", "", "")
 	interval := fs.Duration("interval", 500*time.Millisecond, "")
 	breaking := fs.String("break", "", "")
+	mode := fs.String("mode", "barrier", "")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -149,20 +152,28 @@ func child(args []string) error {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if *mode == "changelog" {
+		return runChild(ctx, topo, test, *brokers, *stateDir, *name,
+			tidegate.WithMode(tidegate.Changelog), tidegate.WithCommitInterval(*interval/5), tidegate.WithTransactionTimeout(10*time.Second))
+	}
 	store, err := s3.New(ctx, s3.Config{Bucket: *bucket, Endpoint: *endpoint, PathStyle: true, Region: aws.ToString(aws.String("us-east-1"))})
 	if err != nil {
 		return err
 	}
-	app, err := tidegate.New(topo,
-		tidegate.WithApplicationID(application), tidegate.WithBrokers(strings.Split(*brokers, ",")...),
-		tidegate.WithCheckpointStore(store), tidegate.WithStateDir(*stateDir), tidegate.WithInstanceName(*name),
-		tidegate.WithCheckpointInterval(*interval), tidegate.WithCheckpointTimeout(8*time.Second),
-		tidegate.WithToleratedAborts(3), tidegate.WithSessionTimeout(sessionTimeout),
-		tidegate.WithTransactionTimeout(5*time.Minute), tidegate.WithExpectedRestart(2*time.Minute),
-		tidegate.WithShutdownDeadline(20*time.Second),
+	return runChild(ctx, topo, test, *brokers, *stateDir, *name,
+		tidegate.WithCheckpointStore(store), tidegate.WithCheckpointInterval(*interval), tidegate.WithCheckpointTimeout(8*time.Second),
+		tidegate.WithToleratedAborts(3), tidegate.WithTransactionTimeout(5*time.Minute), tidegate.WithExpectedRestart(2*time.Minute))
+}
+
+// runChild runs the application with what both modes share.
+func runChild(ctx context.Context, topo *tidegate.Topology, test runtime.TestRules, brokers, stateDir, name string, opts ...tidegate.Option) error {
+	app, err := tidegate.New(topo, append(opts,
+		tidegate.WithApplicationID(application), tidegate.WithBrokers(strings.Split(brokers, ",")...),
+		tidegate.WithStateDir(stateDir), tidegate.WithInstanceName(name),
+		tidegate.WithSessionTimeout(sessionTimeout), tidegate.WithShutdownDeadline(20*time.Second),
 		tidegate.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))),
 		func(c *runtime.Config) { c.TestRules = test },
-	)
+	)...)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@
 // real S3 server, and checks every record of its output.
 //
 //	go run ./crash -duration 600s -seed 7 [-break commit-early|no-lineage|offsets-ahead]
+//	go run ./crash -mode changelog -duration 600s -seed 7 [-break offsets-ahead|store-early]
 //
 // # The application
 //
@@ -26,6 +27,7 @@
 // One root seed decides what happens: kill -9 of a random instance, of one that
 // reaches a given phase of a checkpoint (it kills itself there, with SIGKILL),
 // of the coordinator, of all; SIGSTOP longer than the session timeout and
-// SIGCONT; a clean stop and start; an outage of the S3 server. In the end all
-// is mended, and the whole output must appear.
+// SIGCONT; a clean stop and start; an outage of the S3 server. In changelog mode
+// the phases are those of a commit, and there is neither coordinator nor store.
+// In the end all is mended, and the whole output must appear.
 package main

@@ -32,7 +32,12 @@ func (i *instance) start() error {
 	h := i.h
 	args := []string{
 		"child", "-brokers", strings.Join(h.kafka.Brokers(), ","), "-name", i.name,
-		"-state", filepath.Join(h.dir, "state-"+i.name), "-s3", h.s3.Endpoint, "-bucket", h.bucket, "-break", h.opts.breaking,
+		"-state", filepath.Join(h.dir, "state-"+i.name), "-break", h.opts.breaking, "-mode", h.opts.mode,
+	}
+	env := os.Environ()
+	if h.s3 != nil {
+		args = append(args, "-s3", h.s3.Endpoint, "-bucket", h.bucket)
+		env = append(env, h.s3.Env()...)
 	}
 	log, err := os.OpenFile(filepath.Join(h.dir, i.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -40,7 +45,7 @@ func (i *instance) start() error {
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.Command(os.Args[0], args...) //nolint:noctx // it lives until it is killed, not as long as one call
-	cmd.Env = append(os.Environ(), h.s3.Env()...)
+	cmd.Env = env
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()

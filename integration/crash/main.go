@@ -23,6 +23,7 @@ type options struct {
 	duration  time.Duration
 	seed      uint64
 	breaking  string
+	mode      string
 	instances int
 	rate      int64
 	keep      bool
@@ -39,11 +40,16 @@ func main() {
 	var o options
 	flag.DurationVar(&o.duration, "duration", 75*time.Second, "how long the chaos lasts")
 	flag.Uint64Var(&o.seed, "seed", 1, "root seed of the chaos")
-	flag.StringVar(&o.breaking, "break", "", "switch a rule off: commit-early, no-lineage or offsets-ahead; the run must then fail")
+	flag.StringVar(&o.mode, "mode", barrierMode, "the application's mode, barrier or changelog")
+	flag.StringVar(&o.breaking, "break", "", "switch a rule off: commit-early, no-lineage or offsets-ahead, in changelog mode offsets-ahead or store-early; the run must then fail")
 	flag.IntVar(&o.instances, "instances", 3, "instances of the application")
 	flag.Int64Var(&o.rate, "rate", 2500, "input records a second")
 	flag.BoolVar(&o.keep, "keep", false, "keep logs and state")
 	flag.Parse()
+	if o.mode != barrierMode && o.mode != changelogMode {
+		fmt.Fprintf(os.Stderr, "crash: -mode %q: want barrier or changelog\n", o.mode)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, o)
@@ -81,7 +87,19 @@ type stats struct {
 	uncommitted int64
 }
 
-var phases = []string{"aligning", "uploading", "prepared", "decided", "committing"}
+// The modes.
+const (
+	barrierMode   = "barrier"
+	changelogMode = "changelog"
+)
+
+// phases are where instances are killed: of a checkpoint, or of a commit.
+func (h *harness) phases() []string {
+	if h.opts.mode == changelogMode {
+		return []string{"restoring", "passing", "flushing", "offsets", "ending", "applying"}
+	}
+	return []string{"aligning", "uploading", "prepared", "decided", "committing"}
+}
 
 func run(ctx context.Context, o options) (err error) {
 	h := &harness{opts: o, oracle: newOracle(), rng: rand.New(rand.NewPCG(o.seed, 1)), begun: time.Now()}
@@ -131,11 +149,15 @@ func (h *harness) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if h.s3, err = servers.S3(ctx); err != nil {
-		return err
-	}
-	if h.bucket, err = h.s3.NewBucket(ctx); err != nil {
-		return err
+	store := "none"
+	if h.opts.mode == barrierMode {
+		if h.s3, err = servers.S3(ctx); err != nil {
+			return err
+		}
+		if h.bucket, err = h.s3.NewBucket(ctx); err != nil {
+			return err
+		}
+		store = h.s3.Endpoint
 	}
 	if h.client, err = testkit.Dial(h.kafka.Brokers()...); err != nil {
 		return err
@@ -147,8 +169,8 @@ func (h *harness) open(ctx context.Context) (err error) {
 	for n := range h.opts.instances {
 		h.slots = append(h.slots, &instance{h: h, name: fmt.Sprintf("i%d", n)})
 	}
-	fmt.Printf("kafka: %s, s3: %s, instances: %d, rate: %d/s, seed: %d, break: %q\n",
-		h.kafka.Source(), h.s3.Endpoint, h.opts.instances, h.opts.rate, h.opts.seed, h.opts.breaking)
+	fmt.Printf("mode: %s, kafka: %s, s3: %s, instances: %d, rate: %d/s, seed: %d, break: %q\n",
+		h.opts.mode, h.kafka.Source(), store, h.opts.instances, h.opts.rate, h.opts.seed, h.opts.breaking)
 	return nil
 }
 
@@ -219,8 +241,10 @@ func (h *harness) killAll() {
 // settle mends everything and waits until the whole output appeared, or nothing
 // moves for a while.
 func (h *harness) settle(ctx context.Context) {
-	if err := h.s3.Start(ctx); err != nil {
-		fmt.Println("start s3:", err)
+	if h.s3 != nil {
+		if err := h.s3.Start(ctx); err != nil {
+			fmt.Println("start s3:", err)
+		}
 	}
 	for _, s := range h.slots {
 		s.signal(syscall.SIGCONT)
@@ -253,7 +277,7 @@ func (h *harness) report() error {
 	defer h.mu.Unlock()
 	kills := 0
 	var byPhase []string
-	for _, p := range append(append([]string{}, phases...), "manifest", "starting") {
+	for _, p := range append(h.phases(), "manifest", "starting") {
 		kills += h.stats.kills[p]
 		byPhase = append(byPhase, fmt.Sprintf("%s %d", p, h.stats.kills[p]))
 	}
@@ -261,7 +285,9 @@ func (h *harness) report() error {
 	fmt.Printf("elapsed %s, input %d records\n", time.Since(h.begun).Round(time.Second), written)
 	fmt.Printf("kills %d: %s\n", kills, strings.Join(byPhase, ", "))
 	fmt.Printf("events: %v\n", h.stats.kinds)
-	fmt.Printf("checkpoints completed %d aborted %d\n", completed, aborted)
+	if h.opts.mode == barrierMode {
+		fmt.Printf("checkpoints completed %d aborted %d\n", completed, aborted)
+	}
 	fmt.Printf("records checked %d, aborted records seen by a read_uncommitted reader %d, wrong values %d\n", o.checked, aborts, o.wrong)
 	if o.first != "" {
 		fmt.Println("first offence:", o.first)
@@ -284,7 +310,7 @@ func (h *harness) enough(aborts int64) error {
 	if h.opts.duration < longRun {
 		return nil
 	}
-	for _, p := range phases {
+	for _, p := range h.phases() {
 		if h.stats.kills[p] == 0 {
 			return fmt.Errorf("no instance was killed while %s: run longer, or with another seed", p)
 		}
