@@ -76,6 +76,9 @@ func (r *registered[T]) Decode(b []byte) (T, error) {
 
 // reader returns what reads values of the schema with that id.
 func (r *registered[T]) reader(id int) (*avro.Schema, error) {
+	if id != 0 && id == r.writer.Known() {
+		return r.s.s, nil
+	}
 	if m := r.readers.Load(); m != nil {
 		if how := (*m)[id]; how != nil {
 			return how, nil
