@@ -15,6 +15,6 @@ func ExampleUUID() {
 
 func ExampleList() {
 	b, err := serde.List(serde.Time()).Append(nil, []time.Time{time.UnixMilli(1)})
-	fmt.Println(b, err)
+	fmt.Printf("%v %v\n", b, err)
 	// Output: [0 0 0 0 0 0 0 0 1 0 0 0 0 0 0 0 1] <nil>
 }
