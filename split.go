@@ -30,7 +30,16 @@ func (sp *Split[K, V]) Branch(name string, f func(K, V) bool) *Stream[K, V] {
 	if f == nil {
 		sp.s.b.t.Errorf(site, "Branch(%q): the function is nil", name)
 	}
-	return sp.branch(site, name, f)
+	return sp.branch(site, name, f, nil)
+}
+
+// BranchCtx is Branch with context and error.
+func (sp *Split[K, V]) BranchCtx(name string, f func(*RecordContext, K, V) (bool, error)) *Stream[K, V] {
+	site := here()
+	if f == nil {
+		sp.s.b.t.Errorf(site, "BranchCtx(%q): the function is nil", name)
+	}
+	return sp.branch(site, name, nil, f)
 }
 
 // Default returns the stream of the records that no branch takes. It may be
@@ -41,15 +50,18 @@ func (sp *Split[K, V]) Default() *Stream[K, V] {
 		sp.s.b.t.Errorf(site, "Default: this split has a default branch already")
 	}
 	sp.branches.Default = len(sp.branches.Preds)
-	return sp.branch(site, "default", nil)
+	return sp.branch(site, "default", nil, nil)
 }
 
-func (sp *Split[K, V]) branch(site topology.Site, name string, f func(K, V) bool) *Stream[K, V] {
+func (sp *Split[K, V]) branch(
+	site topology.Site, name string, f func(K, V) bool, ctx func(*RecordContext, K, V) (bool, error),
+) *Stream[K, V] {
 	if name == "" || sp.names[name] {
 		sp.s.b.t.Errorf(site, "Branch: the name %q is empty or used twice in one split", name)
 	}
 	sp.names[name] = true
 	sp.branches.Preds = append(sp.branches.Preds, f)
+	sp.branches.Ctx = append(sp.branches.Ctx, ctx)
 	from := sp.s.from
 	from.n = sp.s.b.t.Add(topology.Node{
 		Op: "branch", Name: name, Site: site, Parents: []*topology.Node{sp.n}, Factory: operators.Merge[K, V](),

@@ -256,6 +256,7 @@ func withBoth[K, V, K2, V2 any](
 var kebab = map[string]string{
 	"MapValues": "map-values", "Map": "map", "FlatMap": "flat-map",
 	"FlatMapValues": "flat-map-values", "SelectKey": "select-key",
+	"MapValuesWithKey": "map-values", "FlatMapValuesWithKey": "flat-map-values",
 	"MapValuesCtx": "map-values", "MapCtx": "map", "FlatMapCtx": "flat-map",
 	"FlatMapValuesCtx": "flat-map-values", "SelectKeyCtx": "select-key",
 }

@@ -94,6 +94,8 @@ func Merge[K, V any]() Factory {
 // DSL fills it while branches are described.
 type Branches[K, V any] struct {
 	Preds []func(K, V) bool
+	// Ctx are those with context and error, where Preds has nil.
+	Ctx []func(*record.RecordContext, K, V) (bool, error)
 	// Default is the index of the branch for the rest, −1 when there is none.
 	Default int
 }
@@ -107,15 +109,26 @@ func Split[K, V any](br *Branches[K, V]) Factory {
 		for i, o := range outs {
 			nexts[i] = o.(Next[K, V])
 		}
-		preds, def := br.Preds, br.Default
+		preds, ctx, def := br.Preds, br.Ctx, br.Default
 		return Next[K, V](func(c *Context, k K, v V, n record.Null) error {
 			if n.Value() {
 				return all(c, k, v, n)
 			}
 			c.node = node
 			for i, p := range preds {
-				if p != nil && p(k, v) {
-					return nexts[i](c, k, v, n)
+				switch {
+				case p != nil:
+					if p(k, v) {
+						return nexts[i](c, k, v, n)
+					}
+				case ctx[i] != nil:
+					hit, err := ctx[i](&c.RecordContext, k, v)
+					if err != nil {
+						return c.fail(KindUser, err)
+					}
+					if hit {
+						return nexts[i](c, k, v, n)
+					}
 				}
 			}
 			if def >= 0 {
