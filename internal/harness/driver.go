@@ -60,6 +60,10 @@ type Driver struct {
 	lineages barrier.Lineages
 	snaps    map[ids.TaskID]*tasks.Snapshot
 
+	// Turn chooses which of the tasks that have something to do has its turn, by
+	// its index; −1 leaves all of it to the next Run. In the order of H1 unless
+	// set.
+	Turn func(due []ids.TaskID) int
 	// Skip decides about failed records; nil lets every failure end Run.
 	Skip func(*operators.RecordError) bool
 	// Skipped are the errors for which Skip was true.
@@ -158,6 +162,11 @@ func (d *Driver) Queue(r Record) error {
 // Run processes what is queued to its last consequence. After an error nothing
 // goes on.
 func (d *Driver) Run() error {
+	if d.Turn != nil {
+		if all, err := d.turns(); err != nil || !all {
+			return err
+		}
+	}
 	for again := true; again; {
 		again = false
 		for _, t := range d.order {
@@ -180,6 +189,30 @@ func (d *Driver) Run() error {
 	}
 	d.arena.overwrite()
 	return nil
+}
+
+// turns gives tasks their turns in the order that Turn wants, and reports whether
+// nothing is left to do.
+func (d *Driver) turns() (all bool, err error) {
+	for {
+		var due []ids.TaskID
+		for _, t := range d.order {
+			if t.dirty {
+				due = append(due, t.id)
+			}
+		}
+		if len(due) == 0 {
+			return true, nil
+		}
+		i := d.Turn(due)
+		if i < 0 {
+			return false, nil
+		}
+		d.tasks[due[i]].turn(d)
+		if d.failure != nil {
+			return false, d.failure
+		}
+	}
 }
 
 // turn gives a task what is new in its partitions and lets it take that.
