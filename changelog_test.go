@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/internal/testkit"
+	"github.com/tidegate/tidegate/runtime"
 )
 
 // logApp is c.app in changelog mode with short times.
@@ -166,5 +167,25 @@ func TestOtherMode(t *testing.T) {
 				t.Errorf("%q does not say %q", err, part)
 			}
 		}
+		// The command that it names is enough.
+		reset, err := runtime.PlanReset(ctx, []string{c.broker.Addr()}, "app-"+first.String(), testLogger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reset.Close()
+		if len(reset.Topics) != 2 { // repartition, and control or changelog
+			t.Errorf("topics to delete: %v", reset.Topics)
+		}
+		if err := reset.Execute(ctx); err != nil {
+			t.Fatal(err)
+		}
+		app = launch(ctx, t, c.app(topo, "c"+first.String(), id, tidegate.WithMode(second)))
+		for app.Health().LastCheckpointAt.IsZero() && app.Health().LastCommitAt.IsZero() {
+			if app.State() == tidegate.Failed || ctx.Err() != nil {
+				t.Fatalf("after the reset: %v", app.Health().Err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		app.end()
 	}
 }

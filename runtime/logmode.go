@@ -48,7 +48,7 @@ func optionOf(m Mode) string {
 
 // resetAdvice is the command that gives state up.
 func resetAdvice(c Config) string {
-	return fmt.Sprintf("give its state up: stop all instances and run `tidegate reset --brokers %s --application %s`, after which it begins as if it had never run", strings.Join(c.Kafka.Brokers, ","), c.ApplicationID)
+	return fmt.Sprintf("give its state up: stop all instances and run `tidegate reset --brokers %s --application %s`, which shows what it would delete, then with --execute", strings.Join(c.Kafka.Brokers, ","), c.ApplicationID)
 }
 
 func (d *deployment) traceOfBarriers(ctx context.Context) (string, error) {

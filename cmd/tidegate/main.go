@@ -1,6 +1,11 @@
-// Command tidegate is the operator's command line. In this version its commands
-// only say what cannot be done yet and what to do instead; none of them touches
-// a cluster.
+// Command tidegate is the operator's command line.
+//
+//	tidegate reset --brokers HOST:PORT --application ID [--execute]
+//
+// shows, or deletes, what an application keeps in Kafka beside its input and
+// output: to begin anew, or in the other mode. It connects without TLS or SASL;
+// elsewhere delete the same topics and the group with Kafka's own tools. The
+// other commands only say what cannot be done yet and what to do instead:
 //
 //	tidegate repair  --application ID   a damaged or lost control log
 //	tidegate upgrade --application ID   state of a changed topology
@@ -25,12 +30,16 @@ func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 // run returns the exit code: 1 for a refusal, 2 for an unknown command.
 func run(args []string, out io.Writer) int {
 	if len(args) > 0 {
+		if args[0] == "reset" {
+			return reset(args[1:], out)
+		}
 		if why, ok := refusals[args[0]]; ok {
 			fmt.Fprintf(out, "tidegate %s: %s\n", args[0], why)
 			return 1
 		}
 		fmt.Fprintf(out, "tidegate: no command %q\n", args[0])
 	}
-	fmt.Fprintln(out, "usage: tidegate repair | upgrade | forfeit [--application ID]")
+	fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT --application ID [--execute]")
+	fmt.Fprintln(out, "       tidegate repair | upgrade | forfeit [--application ID]")
 	return 2
 }

@@ -12,6 +12,10 @@ func TestCommandsRefuseWithAdvice(t *testing.T) {
 			t.Errorf("%s: code %d, %q", name, code, out.String())
 		}
 	}
+	var usage strings.Builder
+	if code := run([]string{"reset", "--application", "a"}, &usage); code != 2 || !strings.Contains(usage.String(), "--brokers") {
+		t.Errorf("reset without brokers: code %d, %q", code, usage.String())
+	}
 	var out strings.Builder
 	if code := run([]string{"explode"}, &out); code != 2 || !strings.Contains(out.String(), "usage") {
 		t.Errorf("unknown command: code %d, %q", code, out.String())

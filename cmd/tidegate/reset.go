@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/tidegate/tidegate/runtime"
+)
+
+// resetFor bounds the command: deleting many topics takes a while.
+const resetFor = 2 * time.Minute
+
+// reset deletes what an application keeps in Kafka, or shows what it would.
+func reset(args []string, out io.Writer) int {
+	fs := flag.NewFlagSet("tidegate reset", flag.ContinueOnError)
+	fs.SetOutput(out)
+	brokers := fs.String("brokers", "", "brokers as host:port, separated by commas")
+	application := fs.String("application", "", "application id")
+	execute := fs.Bool("execute", false, "delete; without it only shown")
+	if err := fs.Parse(args); err != nil {
+		return 2
+	}
+	if *brokers == "" || *application == "" || fs.NArg() > 0 {
+		fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT,… --application ID [--execute]")
+		return 2
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), resetFor)
+	defer cancel()
+	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	plan, err := runtime.PlanReset(ctx, strings.Split(*brokers, ","), *application, log)
+	if err != nil {
+		fmt.Fprintf(out, "tidegate reset: %v\n", err)
+		return 1
+	}
+	defer plan.Close()
+	fmt.Fprintf(out, "consumer group %s with its offsets\n", plan.Application)
+	for _, t := range plan.Topics {
+		fmt.Fprintf(out, "topic %s\n", t)
+	}
+	if !*execute {
+		fmt.Fprintln(out, "Nothing was deleted. If all of that is this application's, say --execute.")
+		return 0
+	}
+	if err := plan.Execute(ctx); err != nil {
+		fmt.Fprintf(out, "tidegate reset: %v\n", err)
+		return 1
+	}
+	fmt.Fprintln(out, "deleted; the application begins as if it had never run")
+	return 0
+}

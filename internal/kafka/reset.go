@@ -1,0 +1,59 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tidegate/tidegate/internal/ids"
+)
+
+// ListTopics returns the names of all topics, in order.
+func (a *Admin) ListTopics(ctx context.Context) ([]string, error) {
+	var names []string
+	err := retry(ctx, retriable, func() error {
+		res, err := anyBroker(ctx, a.c.meta, func(b *sarama.Broker) (*sarama.MetadataResponse, error) {
+			return b.GetMetadata(sarama.NewMetadataRequest(sarama.MaxVersion, nil))
+		})
+		if err != nil {
+			return err
+		}
+		names = names[:0]
+		for _, t := range res.Topics {
+			names = append(names, t.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, newError("list topics", ids.TopicPartition{}, err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// DeleteGroup deletes a consumer group with its offsets. One that is not there is
+// no error; one with members is.
+func (a *Admin) DeleteGroup(ctx context.Context, group string) error {
+	err := retry(ctx, retriable, func() error {
+		_, err := atCoordinator(ctx, a.pool, a.coords, group, func(b *sarama.Broker) (*sarama.DeleteGroupsResponse, sarama.KError, error) {
+			req := &sarama.DeleteGroupsRequest{Version: 2}
+			req.AddGroup(group)
+			r, err := b.DeleteGroups(req)
+			if err != nil {
+				return nil, 0, err
+			}
+			return r, r.GroupErrorCodes[group], nil
+		})
+		return err
+	})
+	switch {
+	case err == nil, errors.Is(err, sarama.ErrGroupIDNotFound):
+		return nil
+	case errors.Is(err, sarama.ErrNonEmptyGroup):
+		err = fmt.Errorf("it has members: stop all instances first: %w", err)
+	}
+	return newError(fmt.Sprintf("delete group %q", group), ids.TopicPartition{}, err)
+}
