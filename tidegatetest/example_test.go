@@ -49,3 +49,28 @@ func ExampleNew() {
 	// stored: 2
 	// late: 1
 }
+
+// Queued records show which of its inputs a task takes first: the one with the
+// smallest timestamp.
+func ExampleInput_Queue() {
+	test := func(t testing.TB) {
+		b := tidegate.NewBuilder()
+		prices := b.Table("prices", "prices", serde.String(), serde.String())
+		b.Stream("orders", serde.String(), serde.String()).
+			JoinTable("priced", prices, func(order, price string) string { return order + " for " + price }, serde.String()).
+			To("priced-orders")
+		topology, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		driver := tidegatetest.New(t, topology, tidegatetest.WithAllOutputRead())
+		driver.Input("orders", serde.String(), serde.String()).Queue("7", "a book", tidegatetest.At(20))
+		driver.Input("prices", serde.String(), serde.String()).Queue("7", "12.50", tidegatetest.At(10))
+		driver.Run()
+		fmt.Println(tidegatetest.ReadMap(driver.Output("priced-orders", serde.String(), serde.String())))
+	}
+	fmt.Print(run(test))
+	// Output:
+	// map[7:a book for 12.50]
+}
