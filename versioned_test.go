@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/record"
 )
 
@@ -36,7 +36,7 @@ func TestVersionedJoinCases(t *testing.T) {
 				case "no cache":
 					r.d.CacheBytes = 0
 				case "skip":
-					r.d.Skip = func(*optest.Failure) bool { return true }
+					r.d.Skip = func(*harness.Failure) bool { return true }
 				}
 				got := map[string]map[int]string{"inner": {}, "left": {}}
 				for i, x := range in2 {
