@@ -11,7 +11,7 @@ import (
 
 	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/internal/ids"
-	"github.com/tidegate/tidegate/operators/optest"
+	"github.com/tidegate/tidegate/internal/harness"
 	"github.com/tidegate/tidegate/serde"
 )
 
@@ -281,7 +281,7 @@ func TestForeignKeyJoinFailures(t *testing.T) {
 			return l + r
 		}, str).ToStream().To("out")
 	r := start(t, b, map[string]int32{"l": 1, "r": 1})
-	r.d.Skip = func(*optest.Failure) bool { return true }
+	r.d.Skip = func(*harness.Failure) bool { return true }
 	r.in("r", "1", "x", 1)
 	r.in("l", "k", "a|1", 2)
 	require.Equal(t, "k=a|1x@2", r.out("out"))
