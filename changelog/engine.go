@@ -157,15 +157,19 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	var err error
 	for _, s := range e.stores {
 		s.drop()
 		s.discard()
 	}
+	return errors.Join(e.Flush(), e.below.Close())
+}
+
+// Flush makes what was applied outlast a kill, where the engine below can.
+func (e *Engine) Flush() error {
 	if k, ok := e.below.(keeper); ok {
-		err = k.Flush()
+		return k.Flush()
 	}
-	return errors.Join(err, e.below.Close())
+	return nil
 }
 
 // store is one KV of a task: an overlay whose writes are logged.

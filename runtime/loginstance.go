@@ -201,6 +201,9 @@ func (i *logInstance) perform(e changelog.Effect) {
 		i.txn.flush(e.N)
 	case changelog.DoOffsets:
 		list, err := i.passedOffsets(e.N)
+		if i.cfg.TestRules.StoreEarly {
+			i.apply(changelog.DoApply{N: e.N, Committed: true})
+		}
 		i.txn.offsets(e, list, err)
 	case changelog.DoEnd:
 		i.txn.end(e.N)

@@ -167,11 +167,6 @@ func (r *logRun) send(b *kafka.Builder, n ids.CheckpointID) {
 func (r *logRun) Passed(_ *tasks.Task, s *tasks.Snapshot) {
 	r.passedN = s.N
 	i := r.i
-	if i.cfg.TestRules.StoreEarly && r.engine != nil {
-		if err := r.engine.Apply(nil); err != nil {
-			i.fail(err)
-		}
-	}
 	i.loop.post(func() {
 		if r.closing {
 			return
@@ -249,7 +244,7 @@ func (i *logInstance) apply(e changelog.DoApply) {
 		if e.Committed {
 			r.committed = s.External
 		}
-		if r.engine == nil || i.cfg.TestRules.StoreEarly {
+		if r.engine == nil {
 			continue
 		}
 		next := map[string]int64{}
@@ -261,7 +256,11 @@ func (i *logInstance) apply(e changelog.DoApply) {
 			}
 		}
 		i.workerFor(r.id.Task).Do(func() {
-			if err := r.engine.Apply(next); err != nil {
+			err := r.engine.Apply(next)
+			if i.cfg.TestRules.StoreEarly && err == nil {
+				err = r.engine.Flush()
+			}
+			if err != nil {
 				i.fail(fmt.Errorf("task %s: write committed state: %w", r.id.Task, err))
 			}
 			r.account()
