@@ -27,7 +27,7 @@ var layers = []struct {
 	{mutual: true, folders: []string{"operators", "tasks", "internal/harness"}},
 	{mutual: true, folders: []string{"changelog", "runtime"}},
 	{mutual: false, folders: []string{"."}},
-	{mutual: true, folders: []string{"embedded", "tidegatetest", "internal/sim", "internal/testkit", "examples", "cmd"}},
+	{mutual: true, folders: []string{"embedded", "tidegatetest", "internal/sim", "internal/testkit", "internal/dsltest", "examples", "cmd"}},
 }
 
 // ownModules are folders with a go.mod of their own: they may import everything, and
