@@ -48,14 +48,17 @@ func childRun(s settings) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	store, err := s3.New(ctx, s.S3)
-	if err != nil {
-		return err
-	}
 	var app *tidegate.App
 	hook := armed(filepath.Join(filepath.Dir(s.StateDir), "arm-"+s.Name), func() int64 { return app.Health().Records })
-	opts := append(s.options(), tidegate.WithCheckpointStore(store), phaseHook(hook),
+	opts := append(s.options(), phaseHook(hook),
 		tidegate.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))))
+	if s.Mode == tidegate.Barrier {
+		store, err := s3.New(ctx, s.S3)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, tidegate.WithCheckpointStore(store))
+	}
 	if app, err = tidegate.New(topo, opts...); err != nil {
 		return err
 	}
@@ -85,11 +88,11 @@ type childHealth struct {
 
 // armed returns a hook that acts when the instance reaches the phase that the
 // file names, if at the beginning of that checkpoint it had processed as many
-// records as the file says.
+// records as the file says. In changelog mode a commit counts as a checkpoint.
 func armed(path string, records func() int64) func(string) {
 	var before atomic.Int64
 	return func(phase string) {
-		if phase == "aligning" {
+		if phase == "aligning" || phase == "passing" {
 			before.Store(records())
 		}
 		fmt.Println("phase", phase)

@@ -33,11 +33,14 @@ type settings struct {
 	Transaction, Restart  time.Duration
 	Session, Shutdown     time.Duration
 	AlignmentBytes        int64
+	Mode                  tidegate.Mode
+	Commit                time.Duration
 }
 
 // options are those of tidegate.New but for the store.
 func (s settings) options() []tidegate.Option {
 	return []tidegate.Option{
+		tidegate.WithMode(s.Mode), tidegate.WithCommitInterval(s.Commit),
 		tidegate.WithApplicationID(s.App), tidegate.WithBrokers(s.Brokers...),
 		tidegate.WithStateDir(s.StateDir), tidegate.WithInstanceName(s.Name),
 		tidegate.WithCheckpointInterval(s.Interval), tidegate.WithCheckpointTimeout(s.Timeout),
@@ -90,10 +93,12 @@ func newLabOn(t *testing.T, k *servers.KafkaServer, server *servers.S3Server, bu
 		Interval: 500 * time.Millisecond, Timeout: 10 * time.Second, Aborts: 3,
 		Transaction: 5 * time.Minute, Restart: 2 * time.Minute,
 		Session: 3 * time.Second, Shutdown: 20 * time.Second, AlignmentBytes: 16 << 20,
-		S3: s3.Config{
+	}
+	if server != nil {
+		l.base.S3 = s3.Config{
 			Bucket: bucket, Endpoint: server.Endpoint, Region: server.Region, PathStyle: true,
 			Credentials: &s3.Credentials{AccessKeyID: server.AccessKey, SecretAccessKey: server.SecretKey},
-		},
+		}
 	}
 	l.must(client.CreateTopics(ctx, parts, l.prefix+"in", l.prefix+"out"))
 	t.Cleanup(l.dump)
@@ -252,7 +257,10 @@ func (l *lab) runTopology(topo *tidegate.Topology, name string, opts ...tidegate
 	l.Helper()
 	s := l.base
 	s.Name, s.StateDir = name, filepath.Join(l.dir, "state-"+name)
-	all := append(s.options(), tidegate.WithCheckpointStore(l.store()), tidegate.WithLogger(logger(name)))
+	all := append(s.options(), tidegate.WithLogger(logger(name)))
+	if l.s3 != nil {
+		all = append(all, tidegate.WithCheckpointStore(l.store()))
+	}
 	app, err := tidegate.New(topo, append(all, opts...)...)
 	l.must(err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -397,7 +405,7 @@ func (l *lab) control(ctx context.Context) (out []barrier.Record, err error) {
 
 // dump logs the end of the control log when the test failed.
 func (l *lab) dump() {
-	if !l.Failed() || l.ctx.Err() != nil {
+	if !l.Failed() || l.ctx.Err() != nil || l.base.Mode == tidegate.Changelog {
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)

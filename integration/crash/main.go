@@ -50,6 +50,9 @@ func main() {
 		fmt.Fprintf(os.Stderr, "crash: -mode %q: want barrier or changelog\n", o.mode)
 		os.Exit(2)
 	}
+	if o.breaking == "store-early" {
+		o.instances = 1 // others would restore what this one left, and hide it
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, o)
