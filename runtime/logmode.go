@@ -26,8 +26,16 @@ func (d *deployment) checkMode(ctx context.Context, topo *topology.Topology) err
 	if d.cfg.Mode == Changelog {
 		trace, err = d.traceOfBarriers(ctx)
 	} else {
+		// With a control log this is where the application belongs, and its offsets
+		// need not be asked for: transactions that it prepared may hold them back
+		// until an instance that has yet to start commits them.
+		if trace, err = d.traceOfBarriers(ctx); err == nil && trace != "" {
+			return nil
+		}
 		other = Changelog
-		trace, err = d.traceOfChangelogs(ctx, topo)
+		if err == nil {
+			trace, err = d.traceOfChangelogs(ctx, topo)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("find out in which mode the application ran: %w", err)
