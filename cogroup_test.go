@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/operators"
 	"github.com/tidegate/tidegate/internal/harness"
+	"github.com/tidegate/tidegate/operators"
 	"github.com/tidegate/tidegate/serde"
 )
 

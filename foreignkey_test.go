@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tidegate/tidegate"
-	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/internal/harness"
+	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/serde"
 )
 

@@ -37,7 +37,7 @@ func (c *TaskContext) Store[K, V any](def *KVDef[K, V]) (*KV[K, V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &KV[K, V]{in: s, null: nullOf(def.vs), fault: c.core.Fault}, nil
+	return &KV[K, V]{in: s, ks: def.ks, null: nullOf(def.vs), fault: c.core.Fault}, nil
 }
 
 // KV is an open key-value store. Values are shared with the cache: a value from
@@ -45,6 +45,7 @@ func (c *TaskContext) Store[K, V any](def *KVDef[K, V]) (*KV[K, V], error) {
 // if the processor ignores it.
 type KV[K, V any] struct {
 	in    *state.KVStore[K, V]
+	ks    serde.Serde[K]
 	null  func(V) bool
 	fault func(error) error
 }
@@ -73,22 +74,6 @@ func (s *KV[K, V]) Put(k K, v V) error {
 
 // Delete removes k; a missing key is no error.
 func (s *KV[K, V]) Delete(k K) error { return s.fault(s.in.Delete(k)) }
-
-// All calls yield for every entry in the order of serialised keys until it
-// returns false. The store must not be changed from yield.
-func (s *KV[K, V]) All(yield func(K, V) bool) error {
-	it, err := s.in.Scan(nil, nil, false)
-	if err != nil {
-		return s.fault(err)
-	}
-	defer func() { _ = it.Close() }()
-	for it.Next() {
-		if !yield(it.Key(), it.Value()) {
-			return nil
-		}
-	}
-	return s.fault(it.Err())
-}
 
 // WindowKVDef defines a window store.
 type WindowKVDef[K, V any] struct {
@@ -154,10 +139,11 @@ func (s *WindowKV[K, V]) Put(k K, start int64, v V) error {
 func (s *WindowKV[K, V]) Delete(k K, start int64) error { return s.fault(s.in.Delete(k, start)) }
 
 // Range calls yield for the entries of the windows that begin in [from, to), by
-// start and then by serialised key, until it returns false. The store must not
-// be changed from yield.
-func (s *WindowKV[K, V]) Range(from, to int64, yield func(start int64, k K, v V) bool) error {
-	it, err := s.in.Scan(from, to, false)
+// start and then by serialised key, until it returns false (Kafka Streams'
+// fetchAll, which includes to). The scan shows the store as it was at its
+// beginning, and the store may be changed from yield.
+func (s *WindowKV[K, V]) Range(from, to int64, yield func(start int64, k K, v V) bool, order ...ScanOrder) error {
+	it, err := s.in.Scan(from, to, descending(order))
 	if err != nil {
 		return s.fault(err)
 	}

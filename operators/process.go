@@ -250,6 +250,20 @@ func OpenWindows[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs 
 	return st, err
 }
 
+// OpenVersioned opens a user's versioned store in Init; history is in
+// milliseconds.
+func OpenVersioned[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs serde.Serde[V], history int64) (*state.VersionedStore[K, V], error) {
+	if err := p.declared(name); err != nil {
+		return nil, err
+	}
+	return openVersioned(p.b, name, ks, vs, history)
+}
+
+// Late counts a write that a store refused because it came too late.
+func (p *ProcessorCore) Late(timestamp int64) {
+	p.g.env.Metrics().late(clampTime(p.c.StreamTime) - clampTime(timestamp))
+}
+
 func (p *ProcessorCore) declared(name string) error {
 	for _, s := range p.g.res.Node(int(p.node)).Stores {
 		if s == name {

@@ -111,13 +111,13 @@ func VersionedAsOf[K, V any](name string, ks serde.Serde[K], vs serde.Serde[V], 
 			return nil, err
 		}
 		return AsOf[K, V](func(k K, at, now int64) (v V, ts int64, ok bool, err error) {
-			return readAsOf(st, k, at, now)
+			return ReadAsOf(st, k, at, now)
 		}), nil
 	}
 }
 
-// readAsOf answers the same before and after the history was expired.
-func readAsOf[K, V any](st *state.VersionedStore[K, V], k K, at, now int64) (v V, ts int64, ok bool, err error) {
+// ReadAsOf answers the same before and after the history was expired.
+func ReadAsOf[K, V any](st *state.VersionedStore[K, V], k K, at, now int64) (v V, ts int64, ok bool, err error) {
 	if at = clampTime(at); at >= st.Oldest(now) {
 		return st.GetAsOf(k, at)
 	}
