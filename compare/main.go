@@ -23,6 +23,8 @@ import (
 // settings are the flags.
 type settings struct {
 	systems, workloads, latencyOf string
+	recovery                      string
+	recoveryRounds                int
 	rounds                        int
 	records                       int64
 	keys                          int
@@ -45,6 +47,8 @@ func main() {
 	flag.StringVar(&s.systems, "systems", "floor,barrier,changelog,kafka-streams,flink", "contestants, separated by commas, in the order of a round; see -list")
 	flag.StringVar(&s.workloads, "workloads", "count,q5,q8", "workloads whose rate is measured, separated by commas")
 	flag.StringVar(&s.latencyOf, "latency", "q5", "workloads whose latency is measured, separated by commas; empty: none")
+	flag.StringVar(&s.recovery, "recovery", "1000000", "numbers of keys with which an instance is killed, separated by commas; empty: none")
+	flag.IntVar(&s.recoveryRounds, "recovery-rounds", 1, "rounds of each recovery")
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds; each contestant runs once in each")
 	flag.Int64Var(&s.records, "records", 20_000_000, "input records of a rate round; enough for warm-up and window at the fastest rate")
 	flag.IntVar(&s.keys, "keys", 100_000, "keys of the count workload")
@@ -104,6 +108,11 @@ func run(s settings) (err error) {
 	for _, w := range latencies {
 		r.steps += count(systems, w) * s.rounds
 	}
+	for _, s := range systems {
+		if s.recovers {
+			r.steps += len(r.recoveryKeys()) * r.recoveryRounds
+		}
+	}
 	for _, w := range rates {
 		if err := r.rates(ctx, p, systems, w); err != nil {
 			return err
@@ -113,6 +122,9 @@ func run(s settings) (err error) {
 		if err := r.latencies(ctx, p, systems, w); err != nil {
 			return err
 		}
+	}
+	if err := r.recoveries(ctx, p, systems); err != nil {
+		return err
 	}
 	p.Summarize()
 	if err := write(s.out, p); err != nil {
@@ -258,7 +270,7 @@ func write(dir string, p *report.Report) error {
 	for _, file := range []struct {
 		name string
 		to   func(io.Writer) error
-	}{{"results.json", p.JSON}, {"results.md", p.Markdown}} {
+	}{{"results.json", p.JSON}, {"results.md", p.Markdown}, {"results.html", p.HTML}} {
 		var b bytes.Buffer
 		if err := file.to(&b); err != nil {
 			return err

@@ -281,6 +281,7 @@ func (r *runner) rate(ctx context.Context, s *system, name string, in *input, ro
 	err = errors.Join(err, sizeErr, w.stop(), out.Faults.Err())
 	out.Rate, out.WindowSeconds, out.Records = rate, window.Seconds(), done
 	out.RSSMB = w.usages[0].PeakMB()
+	out.Checkpoints = checkpointsOf(w.logs[0])
 	if done > 0 {
 		out.CPUPerMillion = cpu / float64(done) * 1e6
 		out.BrokerBytesPerRecord = float64(bytes) / float64(done)

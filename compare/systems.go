@@ -36,8 +36,10 @@ type system struct {
 	// workloads it can run; nil means all.
 	workloads []string
 	// prepare is called once; an error takes the system out of the run.
-	prepare func(ctx context.Context) error
-	command func(ctx context.Context, j job) (command, error)
+	// recovers: its instances share their work and take over from each other.
+	recovers bool
+	prepare  func(ctx context.Context) error
+	command  func(ctx context.Context, j job) (command, error)
 }
 
 type command struct {
@@ -60,7 +62,7 @@ func (r *runner) systems() []*system {
 		r.tidegate("unprotected", "at-least-once with no checkpoint during the round", "-mode=barrier", "-at-least-once", "-never"),
 		{
 			name: "kafka-streams", about: "Kafka Streams 4.4.0, exactly_once_v2, RocksDB, record cache off",
-			workloads: peerLoads, prepare: r.buildPeer("kafka-streams"), command: r.streamsCommand("--cache-bytes", "0"),
+			workloads: peerLoads, recovers: true, prepare: r.buildPeer("kafka-streams"), command: r.streamsCommand("--cache-bytes", "0"),
 		},
 		{
 			name: "kafka-streams-cache", about: "Kafka Streams 4.4.0, exactly_once_v2, RocksDB, record cache of 10 MiB, which drops updates",
@@ -86,7 +88,7 @@ func (s *system) runs(workload string) bool {
 }
 
 func (r *runner) tidegate(name, about string, flags ...string) *system {
-	s := &system{name: name, about: "tidegate, " + about}
+	s := &system{name: name, about: "tidegate, " + about, recovers: strings.HasPrefix(name, "barrier") || name == "changelog"}
 	s.prepare = func(ctx context.Context) error {
 		if name != "barrier-s3" {
 			return nil

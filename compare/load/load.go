@@ -59,6 +59,14 @@ func Numbers(topic string, start, perSecond, n int64, seed uint64) Source {
 	}}
 }
 
+// Keys holds each of n keys once, in order, with a value as Numbers has.
+func Keys(topic string, n int64) Source {
+	start := time.Now().Add(-time.Hour).UnixMilli()
+	return Source{topic, n, func(i int64) ([]byte, []byte, int64) {
+		return binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(i)), make([]byte, CountValueSize), start + i/10_000
+	}}
+}
+
 // mix is the finalizer of a well-known generator: every bit of x matters.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15

@@ -61,6 +61,8 @@ type Round struct {
 	RSSMB                int64   `json:"rssMB,omitempty"`
 	BrokerBytesPerRecord float64 `json:"brokerBytesPerRecord,omitempty"`
 
+	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
+
 	// Latencies are in milliseconds.
 	Offered      int64   `json:"offered,omitempty"`
 	P50          float64 `json:"p50,omitempty"`
@@ -73,6 +75,14 @@ type Round struct {
 	Keys       int64   `json:"keys,omitempty"`
 	FirstAfter float64 `json:"firstAfter,omitempty"`
 	FullAfter  float64 `json:"fullAfter,omitempty"`
+	StateMB    float64 `json:"stateMB,omitempty"`
+}
+
+// Checkpoint is one checkpoint of a round, as the system reported it.
+type Checkpoint struct {
+	At      float64 `json:"at"`      // seconds since the first of the round
+	Seconds float64 `json:"seconds"` // from trigger to completion
+	MB      float64 `json:"mb"`      // uploaded
 }
 
 // Range is the median of the rounds and their extremes.
@@ -116,6 +126,7 @@ var figures = map[string][]struct {
 	"recovery": {
 		{"first output", "s", func(r Round) float64 { return r.FirstAfter }},
 		{"full output", "s", func(r Round) float64 { return r.FullAfter }},
+		{"held for it", "MB", func(r Round) float64 { return r.StateMB }},
 	},
 }
 

@@ -29,6 +29,7 @@ final class Workloads {
         switch (args.text("workload")) {
             case "passthrough" -> passthrough(b, args);
             case "count" -> count(b, args);
+            case "bigstate" -> bigState(b, args);
             case "q5" -> q5(b, args);
             case "q8" -> q8(b, args);
             default -> throw new IllegalArgumentException("no workload " + args.text("workload"));
@@ -58,6 +59,23 @@ final class Workloads {
             .count(Materialized.<Long, Long>as(org.apache.kafka.streams.state.Stores.persistentKeyValueStore("counts"))
                 .withKeySerde(KEY).withValueSerde(Serdes.Long()))
             .toStream()
+            .to(args.output(), Produced.with(KEY, Serdes.Long()));
+    }
+
+    /** A running count per key in values padded to a size. */
+    private static void bigState(StreamsBuilder b, Args args) {
+        long keys = args.number("keys", 100_000);
+        int size = (int) args.number("value-bytes", 32);
+        read(b, args, "input")
+            .groupBy((k, v) -> Long.remainderUnsigned(k, keys), Grouped.with("by-key", KEY, VALUE))
+            .aggregate(() -> new byte[size], (k, v, big) -> {
+                byte[] next = big.clone();
+                System.arraycopy(Wire.bytes(Wire.number(big) + 1), 0, next, 0, 8);
+                return next;
+            }, Materialized.<Long, byte[]>as(org.apache.kafka.streams.state.Stores.persistentKeyValueStore("big"))
+                .withKeySerde(KEY).withValueSerde(VALUE))
+            .toStream()
+            .mapValues(big -> Wire.number(big))
             .to(args.output(), Produced.with(KEY, Serdes.Long()));
     }
 

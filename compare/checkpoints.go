@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidegate/tidegate/compare/report"
+)
+
+// checkpointsOf reads the completed checkpoints from the log of a tidegate
+// process; other logs have none.
+func checkpointsOf(log string) (out []report.Checkpoint) {
+	f, err := os.Open(log)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var first time.Time
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if !strings.Contains(s.Text(), `msg="checkpoint completed"`) {
+			continue
+		}
+		fields := map[string]string{}
+		for _, word := range strings.Fields(s.Text()) {
+			if k, v, ok := strings.Cut(word, "="); ok {
+				fields[k] = v
+			}
+		}
+		at, err := time.Parse(time.RFC3339Nano, fields["time"])
+		took, err2 := time.ParseDuration(fields["took"])
+		bytes, err3 := strconv.ParseInt(fields["uploaded"], 10, 64)
+		if err != nil || err2 != nil || err3 != nil {
+			continue
+		}
+		if first.IsZero() {
+			first = at
+		}
+		out = append(out, report.Checkpoint{At: at.Sub(first).Seconds(), Seconds: took.Seconds(), MB: float64(bytes) / 1e6})
+	}
+	return out
+}
