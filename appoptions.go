@@ -99,6 +99,12 @@ func WithCommitInterval(d time.Duration) Option {
 	return func(c *runtime.Config) { c.CommitInterval = d }
 }
 
+// WithStandbys sets how many instances follow the changelogs of each task in
+// changelog mode, beside the one that runs it; the default is 0. When that one is
+// lost, its task goes to a follower, which reads only what it has not yet read
+// (Kafka Streams' num.standby.replicas). All instances should say the same.
+func WithStandbys(n int) Option { return func(c *runtime.Config) { c.Standbys = n } }
+
 // WithUncommittedBytes bounds the state changes that wait in memory for a commit
 // in changelog mode, of all tasks of the instance together; the default is
 // 64 MiB. Above it an interval ends early (Kafka Streams'

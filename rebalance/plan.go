@@ -15,6 +15,9 @@ type Task struct {
 	// Weight is the size of its state in bytes, 0 if unknown. Heavy tasks are
 	// moved last and spread first.
 	Weight int64
+	// Prefer are the instances that follow its state: a task that must be placed
+	// anew goes to one of them, where its share allows.
+	Prefer []ids.InstanceID
 }
 
 // Member is what a member of the group says of itself.
@@ -291,14 +294,18 @@ func (p *planner) spread() {
 	for s, tasks := range p.free {
 		slices.SortFunc(tasks, heaviestFirst)
 		for _, t := range tasks {
-			best := -1
-			for a := range p.active {
+			best, bestWarm := -1, false
+			for a, i := range p.active {
 				p.steps++
 				if p.quota[a][s] == 0 {
 					continue
 				}
-				if best < 0 || p.load[a] < p.load[best] || (p.load[a] == p.load[best] && len(p.given[a]) < len(p.given[best])) {
-					best = a
+				warm := slices.Contains(t.Prefer, p.all[i].Instance)
+				if bestWarm && !warm {
+					continue
+				}
+				if best < 0 || warm && !bestWarm || p.load[a] < p.load[best] || (p.load[a] == p.load[best] && len(p.given[a]) < len(p.given[best])) {
+					best, bestWarm = a, warm
 				}
 			}
 			p.give(best, s, t)

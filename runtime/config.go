@@ -92,6 +92,9 @@ type Config struct {
 
 	// CommitInterval is changelog mode's: 100 ms, with AtLeastOnce 30 s.
 	CommitInterval time.Duration
+	// Standbys is how many instances follow the state of each task in changelog
+	// mode, beside the one that runs it.
+	Standbys int
 	// UncommittedBytes bounds the changes of stores that wait for a commit.
 	UncommittedBytes int64 // 64 MiB
 

@@ -104,9 +104,13 @@ func (g *logGroup) assign(members []kafka.Member, _ map[string]int32) (map[strin
 			same = append(same, member)
 		}
 	}
+	var instances []ids.InstanceID
+	for _, m := range same {
+		instances = append(instances, m.Instance)
+	}
 	var work []rebalance.Task
 	for _, t := range g.i.plan.Tasks() {
-		work = append(work, rebalance.Task{ID: t})
+		work = append(work, rebalance.Task{ID: t, Prefer: rebalance.Followers(instances, t, g.i.cfg.Standbys)})
 	}
 	placed, err := rebalance.Plan(same, work)
 	if err != nil {

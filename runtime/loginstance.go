@@ -38,6 +38,10 @@ type logInstance struct {
 	txn      *logTxn
 	runs     map[ids.Incarnation]*logRun
 
+	members  []ids.InstanceID // of the group
+	standbys map[ids.TaskID]*logStandby
+	leaving  map[ids.TaskID]<-chan struct{} // of the last standby of a task
+
 	// dirty: tasks did something since the last tick; waitingBytes are in batches
 	// that no producer has yet; uncommitted are in layers of stores.
 	dirty        atomic.Bool
@@ -73,6 +77,13 @@ func (i *logInstance) step(ev changelog.Event) {
 	for _, e := range append([]changelog.Effect(nil), i.machine.Step(i.now(), ev)...) {
 		i.perform(e)
 	}
+	switch ev := ev.(type) {
+	case changelog.EvAssigned:
+		i.members = ev.Instances
+		i.placeStandbys()
+	case changelog.EvClosed:
+		i.placeStandbys()
+	}
 }
 
 func (i *logInstance) post(ev changelog.Event) { i.loop.post(func() { i.step(ev) }) }
@@ -89,7 +100,8 @@ func (i *logInstance) fail(err error) {
 // runChangelog runs changelog mode until ctx ends or the application fails.
 func (d *deployment) runChangelog(ctx context.Context) error {
 	i := &logInstance{
-		deployment: d, self: d.newInstanceID(), loop: newLoop(), started: time.Now(), runs: map[ids.Incarnation]*logRun{},
+		deployment: d, self: d.newInstanceID(), loop: newLoop(), started: time.Now(),
+		runs: map[ids.Incarnation]*logRun{}, standbys: map[ids.TaskID]*logStandby{}, leaving: map[ids.TaskID]<-chan struct{}{},
 	}
 	i.log = d.cfg.Logger.With("instance", i.self.String())
 	i.ctx, i.cancel = context.WithCancel(context.Background())

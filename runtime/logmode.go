@@ -104,6 +104,9 @@ func (c Config) validateChangelog(bad func(format string, args ...any)) {
 	if c.CommitInterval < time.Millisecond {
 		bad("WithCommitInterval(%v): want at least 1ms, or 0 for the default", c.CommitInterval)
 	}
+	if c.Standbys < 0 {
+		bad("WithStandbys(%d): want 0 or more", c.Standbys)
+	}
 	if c.RestoreFrom != nil {
 		bad("RestoreFrom(%d) goes back to a checkpoint, and WithMode(Changelog) has none: use WithMode(Barrier), or leave it out", *c.RestoreFrom)
 	}

@@ -130,38 +130,53 @@ func (r *logRun) resetOffsets(external, internal []ids.TopicPartition, found map
 // restore opens the task's engine and brings it up to its changelogs.
 func (r *logRun) restore(known bool) (err error) {
 	i, t := r.i, r.id.Task
-	specs := i.storeSpecs(t)
-	if len(specs) == 0 {
+	if len(i.plan.Subtopologies()[t.Sub].Stores) == 0 {
 		return nil
 	}
-	defer func() {
-		if err != nil && r.engine != nil {
-			err = errors.Join(err, r.engine.Close())
-			r.engine = nil
-		}
-	}()
-	if err := r.openEngine(specs, false); err != nil {
-		return err
+	if r.standby != nil {
+		<-r.standby // lets go of the folder
 	}
-	bounds, err := r.bounds()
+	e, bounds, err := i.openTask(r.ctx, t, changelog.Log{
+		NewBatch: i.writer.NewBatch, Now: time.Now,
+		Send: func(b *kafka.Builder) { r.send(b, r.passedN+1) },
+	})
 	if err != nil {
 		return err
 	}
-	if why := r.unusable(specs, bounds); why != "" {
-		i.log.Info("local state is not reused; restoring from the changelogs' start", "task", t.String(), "reason", why)
-		if err := r.openEngine(specs, true); err != nil {
-			return err
-		}
+	done, err := e.Restore(r.ctx, i.restorer, bounds)
+	if err == nil && !known && !done.Empty && i.cfg.Guarantee == ExactlyOnce {
+		err = final(fmt.Errorf("the changelogs of task %s hold state, but consumer group %s has no offsets that belong to it: they have expired or were deleted, and reading from the reset policy would count records twice; %s", t, i.cfg.ApplicationID, resetAdvice(i.cfg)))
 	}
-	done, err := r.engine.Restore(r.ctx, i.restorer, bounds)
 	if err != nil {
-		return err
+		return errors.Join(err, e.Close())
 	}
-	if !known && !done.Empty && i.cfg.Guarantee == ExactlyOnce {
-		return final(fmt.Errorf("the changelogs of task %s hold state, but consumer group %s has no offsets that belong to it: they have expired or were deleted, and reading from the reset policy would count records twice; %s", t, i.cfg.ApplicationID, resetAdvice(i.cfg)))
-	}
+	r.engine = e
 	i.log.Info("restored", "task", t.String(), "records", done.Records, "bytes", done.Bytes, "took", done.Took.Round(time.Millisecond))
 	return nil
+}
+
+// openTask opens a task's engine with the bounds of its changelogs, emptied where
+// it cannot be followed on.
+func (i *logInstance) openTask(ctx context.Context, t ids.TaskID, log changelog.Log) (*changelog.Engine, map[string]changelog.Bounds, error) {
+	specs := i.storeSpecs(t)
+	e, err := i.openEngineOf(t, specs, log, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	bounds, err := i.boundsOf(ctx, e)
+	if err != nil {
+		return nil, nil, errors.Join(err, e.Close())
+	}
+	why := unusable(e, specs, bounds)
+	if why == "" {
+		return e, bounds, nil
+	}
+	i.log.Info("local state is not reused; restoring from the changelogs' start", "task", t.String(), "reason", why)
+	if err := e.Close(); err != nil {
+		return nil, nil, err
+	}
+	e, err = i.openEngineOf(t, specs, log, true)
+	return e, bounds, err
 }
 
 // storeSpecs are the stores of a task.
@@ -173,29 +188,18 @@ func (i *logInstance) storeSpecs(t ids.TaskID) (out []changelog.StoreSpec) {
 	return out
 }
 
-// openEngine opens the task's folder, emptied first where it cannot be trusted.
-func (r *logRun) openEngine(specs []changelog.StoreSpec, wipe bool) error {
-	i := r.i
-	if r.engine != nil {
-		if err := r.engine.Close(); err != nil {
-			return err
-		}
-		r.engine = nil
-	}
-	below, err := i.openKept(filepath.Join(i.stateDir, "changelog", r.id.Task.String()), wipe)
+// openEngineOf opens a task's folder, emptied first where it cannot be trusted.
+func (i *logInstance) openEngineOf(t ids.TaskID, specs []changelog.StoreSpec, log changelog.Log, wipe bool) (*changelog.Engine, error) {
+	below, err := i.openKept(filepath.Join(i.stateDir, "changelog", t.String()), wipe)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e, err := changelog.NewEngine(below, specs)
 	if err != nil {
-		return errors.Join(err, below.Close())
+		return nil, errors.Join(err, below.Close())
 	}
-	e.Attach(changelog.Log{
-		NewBatch: i.writer.NewBatch, Now: time.Now,
-		Send: func(b *kafka.Builder) { r.send(b, r.passedN+1) },
-	})
-	r.engine = e
-	return nil
+	e.Attach(log)
+	return e, nil
 }
 
 // bootName is the file beside a kept engine that says in which run of the
@@ -238,16 +242,15 @@ func (d *deployment) openKept(dir string, wipe bool) (state.Engine, error) {
 	return e, err
 }
 
-// bounds asks for the ends of the task's changelogs.
-func (r *logRun) bounds() (map[string]changelog.Bounds, error) {
-	i := r.i
-	logs := r.engine.Changelogs()
+// boundsOf asks for the ends of an engine's changelogs.
+func (i *logInstance) boundsOf(ctx context.Context, e *changelog.Engine) (map[string]changelog.Bounds, error) {
+	logs := e.Changelogs()
 	var tps []ids.TopicPartition
 	for _, tp := range logs {
 		tps = append(tps, tp)
 	}
 	var starts, ends map[ids.TopicPartition]int64
-	err := i.retry(r.ctx, "find the bounds of the changelogs", func(ctx context.Context) (err error) {
+	err := i.retry(ctx, "find the bounds of the changelogs", func(ctx context.Context) (err error) {
 		if starts, err = i.admin.ListOffsets(ctx, kafka.Earliest, tps...); err == nil {
 			ends, err = i.admin.ListOffsets(ctx, kafka.Latest, tps...)
 		}
@@ -261,9 +264,9 @@ func (r *logRun) bounds() (map[string]changelog.Bounds, error) {
 }
 
 // unusable says why the engine's state cannot be followed on; "" if it can.
-func (r *logRun) unusable(specs []changelog.StoreSpec, bounds map[string]changelog.Bounds) string {
+func unusable(e *changelog.Engine, specs []changelog.StoreSpec, bounds map[string]changelog.Bounds) string {
 	for _, s := range specs {
-		p, ok, err := r.engine.Position(s.Name)
+		p, ok, err := e.Position(s.Name)
 		switch {
 		case err != nil:
 			return err.Error()

@@ -39,6 +39,7 @@ type logRun struct {
 	committed map[ids.TopicPartition]int64
 	pending   *tasks.Snapshot // at the last commit point
 	restored  chan struct{}   // closed when the start in the background is over
+	standby   <-chan struct{} // closed when the task's standby, if there was one, let go of the folder
 
 	// Of whoever has the engine: the start, then the worker.
 	engine  *changelog.Engine
@@ -51,6 +52,9 @@ func (i *logInstance) startRun(t changelog.TaskRun) {
 	r := &logRun{i: i, id: t, restored: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(i.ctx)
 	i.runs[t.Run] = r
+	i.endStandby(t.Task)
+	r.standby = i.leaving[t.Task]
+	delete(i.leaving, t.Task)
 	i.log.Info("starting task", "task", t.Task.String())
 	i.background(func(context.Context) {
 		defer close(r.restored)
@@ -339,35 +343,11 @@ func (r *logRun) spec() tasks.Spec {
 		ID: t, Incarnation: r.id.Run, Life: logLife, WriteAs: logIncarnation, ReadCommitted: true,
 		Sub: i.plan.Subtopologies()[t.Sub], LogEnd: logEnd,
 		Lineages:    barrier.Lineages{}.Restart(barrier.NewTaskSet(i.plan.Tasks()...), 0, logIncarnation),
-		IdleTimeout: i.cfg.IdleTimeout, SnapshotDir: func(ids.CheckpointID) string { return "" },
+		IdleTimeout: i.cfg.IdleTimeout, MaxSeen: i.cfg.RepartitionTime == MaximumSeen, TaskIdle: i.cfg.TaskIdle,
+		SnapshotDir: func(ids.CheckpointID) string { return "" },
 	}
-	s.Inputs = i.taskInputs(t)
+	s.Inputs, s.Outputs = tasks.InputsOf(i.plan, t), tasks.OutputsOf(i.plan, t)
 	inputs := len(s.Inputs) * max(len(i.plan.Tasks()), 1)
 	s.InputBytes = int(max(i.cfg.FetchBytes/int64(max(inputs, 1)), 64<<10))
-	for _, topic := range i.plan.TaskOutputs(t.Sub) {
-		s.Outputs = append(s.Outputs, tasks.OutputSpec{Topic: topic, Internal: true, Partitions: i.plan.Partitions(topic)})
-	}
 	return s
-}
-
-// taskInputs lists the partitions that a task reads.
-func (d *deployment) taskInputs(t ids.TaskID) (out []tasks.InputSpec) {
-	external, internal := d.plan.TaskInputs(t)
-	for _, tp := range external {
-		out = append(out, tasks.InputSpec{TP: tp})
-	}
-	for _, tp := range internal {
-		in := tasks.InputSpec{TP: tp, Internal: true}
-		var forward, cycle []ids.TaskID
-		for _, c := range d.plan.Channels(tp.Topic) {
-			if c.Cycle {
-				cycle = append(cycle, c.Task)
-			} else {
-				forward = append(forward, c.Task)
-			}
-		}
-		in.Forward, in.Cycle = barrier.NewTaskSet(forward...), barrier.NewTaskSet(cycle...)
-		out = append(out, in)
-	}
-	return out
 }

@@ -1,0 +1,81 @@
+package changelog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidegate/tidegate/internal/kafka"
+)
+
+// followSave is how often a standby stores its positions when little comes.
+const followSave = time.Second
+
+// Follow reads the changelogs for as long as ctx lasts, from the positions or
+// the starts, committed records only: a standby. What it read is kept with its
+// positions. REQUIRES: as for Restore.
+func (e *Engine) Follow(ctx context.Context, f *kafka.Fetcher, bounds map[string]Bounds) error {
+	type arrival struct {
+		r *restoring
+		b *kafka.Batch
+	}
+	arrived := make(chan arrival, 64)
+	gone := make(chan struct{})
+	defer close(gone)
+	var all []*restoring
+	for _, spec := range e.specs {
+		if spec.Unlogged {
+			continue
+		}
+		p, known, err := e.Position(spec.Name)
+		if err != nil {
+			return fmt.Errorf("follow store %q: %w", spec.Name, err)
+		}
+		from := bounds[spec.Name].Start
+		if known {
+			from = max(from, p.Next)
+		}
+		r := &restoring{e: e, spec: spec, kv: e.stores[spec.Name].below, next: from}
+		sub, err := f.Subscribe(kafka.SubscribeOptions{
+			TP: spec.Changelog, Isolation: kafka.ReadCommitted, Offset: from, MaxBytes: restoreBytes,
+			Sink: func(b *kafka.Batch) {
+				select {
+				case arrived <- arrival{r, b}:
+				case <-gone:
+					b.Release()
+				}
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", spec.Changelog, err)
+		}
+		defer sub.Close()
+		all = append(all, r)
+	}
+	save := time.NewTicker(followSave)
+	defer save.Stop()
+	for {
+		select {
+		case a := <-arrived:
+			err := a.b.Err
+			if err == nil {
+				err = a.r.take(a.b)
+			}
+			a.b.Release()
+			if err != nil {
+				return fmt.Errorf("follow %s: %w", a.r.spec.Changelog, err)
+			}
+			continue
+		case <-save.C:
+		case <-ctx.Done():
+		}
+		for _, r := range all {
+			if err := r.save(); err != nil {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
