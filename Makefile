@@ -28,12 +28,13 @@ RACE_PKGS := $(foreach d,$(RACE_DIRS),$(if $(wildcard $(d)/*.go),./$(d)/...))
 INTEGRATION_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-race test-integration lint vet sim crash bench compare image tools fmt clean
+.PHONY: help demo test test-unit test-race test-integration lint vet sim metamorphic crash bench compare image tools fmt clean
 
 help: ## print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo '  sim:   SEEDS=$(SEEDS) SEED=one seed to replay MUTATE=all|R2|R3|…'
+	@echo '  metamorphic: SEEDS=$(SEEDS) SEED=one seed to replay'
 	@echo '  crash: DURATION=$(DURATION) SEED=7 BREAK=commit-early|no-lineage|offsets-ahead'
 	@echo '         MODE=changelog BREAK=offsets-ahead|store-early'
 	@echo '  bench: ARGS="flags of integration/bench"'
@@ -69,6 +70,9 @@ vet: ## go vet of every module
 
 sim: ## seeded simulation of the protocol's state machines
 	$(GO) run ./internal/sim/simrun -seeds $(SEEDS) $(if $(MUTATE),-mutate "$(MUTATE)") $(if $(SEED),-seed $(SEED))
+
+metamorphic: ## random topologies, input, partitions and restarts against a reference
+	$(GO) test -count=1 -timeout 60m ./internal/dsltest/metamorphic $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
 
 crash: ## real processes on real servers, killed at random, every output record checked
 	cd integration && $(GO) run ./crash -mode $(MODE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(BREAK),-break $(BREAK))
