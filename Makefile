@@ -28,7 +28,7 @@ RACE_PKGS := $(foreach d,$(RACE_DIRS),$(if $(wildcard $(d)/*.go),./$(d)/...))
 INTEGRATION_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-race test-integration lint vet sim metamorphic crash bench compare image tools fmt clean
+.PHONY: help demo test test-unit test-race test-integration lint vet sim metamorphic crash bench compare compare-full image tools fmt clean
 
 help: ## print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench: ## the count workload against the floor, on a real broker
 
 compare: ## barrier and changelog mode against Kafka Streams, Flink and the floor (needs a JDK 17 and Maven)
 	cd compare && $(GO) run . $(ARGS)
+
+compare-full: ## all systems, three sizes of state; hours
+	cd compare && $(GO) run . -systems floor,barrier,barrier-s3,changelog,at-least-once,unprotected,kafka-streams,kafka-streams-cache,flink -latency q5,q8 -recovery 100000,1000000,10000000 -recovery-rounds 3 $(ARGS)
 
 image: ## docker image of the broker, built here where none can be pulled
 	scripts/kafka-image.sh

@@ -55,7 +55,6 @@ public final class Streams {
         p.put(StreamsConfig.MAX_TASK_IDLE_MS_CONFIG, args.number("max-task-idle-ms", 0));
         p.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
         p.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), (int) args.number("session-ms", 10_000));
-        p.put(StreamsConfig.producerPrefix(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG), 60_000);
         // What makes it fastest here: larger batches than the client's defaults.
         p.put(StreamsConfig.producerPrefix(ProducerConfig.BATCH_SIZE_CONFIG), (int) args.number("batch-bytes", 262_144));
         p.put(StreamsConfig.producerPrefix(ProducerConfig.LINGER_MS_CONFIG), args.number("linger-ms", 20));
