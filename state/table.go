@@ -56,7 +56,7 @@ type table[V any] struct {
 	last    *entry[V] // the entry used last: a Put mostly follows its Get
 	free    []*entry[V]
 
-	sorted   []ordered[V] // scratch of flush
+	sorted   []ordered // scratch of flush
 	dirty    []*entry[V]  // in the order of becoming dirty; nil where written since
 	nDirty   int
 	buf      []byte // scratch for values being written
@@ -327,7 +327,7 @@ func (t *table[V]) flush() error {
 	}
 	t.sortDirty()
 	for i := range t.sorted {
-		if err := t.write(t.sorted[i].e); err != nil {
+		if err := t.write(t.dirty[t.sorted[i].at]); err != nil {
 			t.abandon()
 			return err
 		}
@@ -343,7 +343,7 @@ func (t *table[V]) flush() error {
 		}
 	}
 	t.dirty, t.nDirty = t.dirty[:0], 0
-	clear(t.sorted) // holds no entry that may be evicted and reused
+	clear(t.sorted) // its keys may lie in entries that are evicted and reused
 	return nil
 }
 
@@ -353,19 +353,25 @@ func (t *table[V]) flush() error {
 // spares most comparisons the way to the key's memory.
 func (t *table[V]) sortDirty() {
 	t.sorted = t.sorted[:0]
-	for _, e := range t.dirty {
+	for i, e := range t.dirty {
 		if e != nil {
-			t.sorted = append(t.sorted, ordered[V]{rank(e.key), e})
+			t.sorted = append(t.sorted, ordered{rank(e.key), e.key, int32(i)})
 		}
 	}
-	slices.SortFunc(t.sorted, func(a, b ordered[V]) int {
+	sortOrdered(t.sorted)
+}
+
+// sortOrdered has no type parameter, so that it is compiled once and not for
+// every type of value.
+func sortOrdered(list []ordered) {
+	slices.SortFunc(list, func(a, b ordered) int {
 		if a.rank != b.rank {
 			if a.rank < b.rank {
 				return -1
 			}
 			return 1
 		}
-		return strings.Compare(a.e.key, b.e.key)
+		return strings.Compare(a.key, b.key)
 	})
 }
 
@@ -376,10 +382,11 @@ func rank(key string) uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// ordered is an entry with the start of its key.
-type ordered[V any] struct {
+// ordered is a dirty entry's place in the list, with the start of its key.
+type ordered struct {
 	rank uint64
-	e    *entry[V]
+	key  string
+	at   int32
 }
 
 // flushMembers writes the dirty entries of one window.
