@@ -71,6 +71,9 @@ type deployment struct {
 	lock     *state.DirLock
 	shared   *pebblestore.Shared
 
+	// globals are the global tables; nil before openGlobals.
+	globals *globals
+
 	counters counters
 	// setbacks counts task failures since the last completed checkpoint; it
 	// belongs to the loop of the present instance.
@@ -240,7 +243,7 @@ func (d *deployment) checkTimeouts(ctx context.Context) error {
 // resolve finds the topics of the topology and creates or verifies the internal
 // ones (R29).
 func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error {
-	names := append(topo.Inputs(), topo.Sinks()...)
+	names := slices.Concat(topo.Inputs(), topo.Sinks(), topo.GlobalTopics())
 	slices.Sort(names)
 	names = slices.Compact(names)
 	found, err := d.admin.DescribeTopics(ctx, false, names...)
@@ -251,7 +254,10 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error
 	d.topicIDs = map[string][16]byte{}
 	for name, t := range found {
 		if t.Exists {
-			counts[name], d.topicIDs[name] = t.Partitions, t.ID
+			counts[name] = t.Partitions
+			if slices.Contains(topo.Inputs(), name) || slices.Contains(topo.Sinks(), name) {
+				d.topicIDs[name] = t.ID // a checkpoint knows nothing of global tables
+			}
 		}
 	}
 	if d.plan, err = topo.Resolve(d.cfg.ApplicationID, counts); err != nil {
@@ -290,10 +296,17 @@ func withACLs(err error, application string, topo *topology.Topology) error {
 		switch code {
 		case transactions.TopicAuthorizationFailed, transactions.GroupAuthorizationFailed,
 			transactions.ClusterAuthorizationFailed, transactions.TxnIDAuthorizationFailed:
-			return &kafka.ACLError{Err: err, Required: kafka.RequiredACLs(application, topo.Inputs(), topo.Sinks())}
+			return &kafka.ACLError{Err: err, Required: kafka.RequiredACLs(application, readTopics(topo), topo.Sinks())}
 		}
 	}
-	return kafka.WithACLs(err, application, topo.Inputs(), topo.Sinks())
+	return kafka.WithACLs(err, application, readTopics(topo), topo.Sinks())
+}
+
+// readTopics are the external topics that are read, global tables' included.
+func readTopics(topo *topology.Topology) []string {
+	out := append(topo.Inputs(), topo.GlobalTopics()...)
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // partitionsOf finds the partition count of a topic that a record names.
@@ -348,6 +361,7 @@ func (d *deployment) envConfig(share int) tasks.EnvConfig {
 	return tasks.EnvConfig{
 		Topology: d.plan, CacheBytes: d.cfg.CacheBytes / int64(max(share, 1)),
 		MaySkip: d.cfg.maySkip, Metrics: &d.counters.operators, Partitions: d.partitionsOf, Limit: d.limitOf,
+		Globals: d.globals.stores,
 	}
 }
 
@@ -372,6 +386,7 @@ func (i *instance) workerOf(t ids.TaskID) *tasks.Worker {
 }
 
 func (d *deployment) close() {
+	d.globals.close()
 	if d.client != nil {
 		_ = d.client.Close()
 	}

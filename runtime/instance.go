@@ -147,6 +147,8 @@ func (d *deployment) runInstance(ctx context.Context) error {
 		i.close()
 		return err
 	}
+	d.globals.attach(func(err error) { i.loop.post(func() { i.end(err) }) })
+	defer d.globals.attach(nil)
 	if n := d.cfg.RestoreFrom; n != nil {
 		i.post(barrier.EvRestore{N: ids.CheckpointID(*n), AllowDuplicates: d.cfg.AllowDuplicates, Nonce: restoreNonce})
 	}

@@ -67,6 +67,9 @@ func (r *Runtime) runAll(ctx context.Context) error {
 		d.shared = pebblestore.NewShared(pebblestore.SharedOptions{BlockCache: r.cfg.BlockCacheBytes, Logger: quieter(r.cfg.Logger, slog.LevelWarn)})
 	}
 	r.current.Store(d)
+	if err := d.openGlobals(ctx); err != nil {
+		return err
+	}
 	if r.cfg.Mode == Changelog {
 		return d.runChangelog(ctx)
 	}

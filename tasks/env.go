@@ -17,6 +17,8 @@ type EnvConfig struct {
 	// MaySkip says whether the failure handler may answer "skip".
 	MaySkip bool
 	Metrics *operators.Metrics
+	// Globals are the stores of global tables, which all tasks share.
+	Globals map[string]operators.GlobalStore
 	// Partitions resolves a topic that a record names itself (To with a topic
 	// per record); it may ask the cluster and so blocks the worker, once a topic.
 	Partitions func(topic string) (int32, error)
@@ -72,3 +74,6 @@ func (e *taskEnv) Fail(err *operators.RecordError) error {
 func (e *taskEnv) MaySkip() bool { return e.cfg.MaySkip }
 
 func (e *taskEnv) Metrics() *operators.Metrics { return e.cfg.Metrics }
+
+// Global returns the store of a global table.
+func (e *taskEnv) Global(name string) operators.GlobalStore { return e.cfg.Globals[name] }

@@ -59,7 +59,7 @@ func open(t testing.TB, top *tidegate.Topology, c *config) (*Driver, error) {
 		t: t, graph: top.Graph(), topics: map[string]int32{}, now: c.start.UnixMilli(),
 		unread: map[string][]harness.Record{}, allRead: c.allRead,
 	}
-	for _, topic := range append(d.graph.Inputs(), d.graph.Sinks()...) {
+	for _, topic := range slices.Concat(d.graph.Inputs(), d.graph.Sinks(), d.graph.GlobalTopics()) {
 		d.topics[topic] = c.partitions
 	}
 	for topic, n := range c.topics {

@@ -26,11 +26,12 @@ type Input[K, V any] struct {
 // reads with.
 func (d *Driver) Input[K, V any](topic string, ks serde.Serde[K], vs serde.Serde[V]) *Input[K, V] {
 	d.t.Helper()
+	read := append(d.graph.Inputs(), d.graph.GlobalTopics()...)
 	switch {
 	case ks == nil || vs == nil:
 		d.t.Fatalf("Input(%q): a serde is nil", topic)
-	case !slices.Contains(d.graph.Inputs(), topic):
-		d.t.Fatalf("Input(%q): the topology does not read that topic; it reads: %s", topic, names(d.graph.Inputs()))
+	case !slices.Contains(read, topic):
+		d.t.Fatalf("Input(%q): the topology does not read that topic; it reads: %s", topic, names(read))
 	}
 	return &Input[K, V]{d: d, topic: topic, ks: ks, vs: vs}
 }

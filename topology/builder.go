@@ -12,6 +12,7 @@ type Builder struct {
 	nodes        []*Node
 	stores       []*Store
 	repartitions []*Repartition
+	globals      []*Global
 	storeByName  map[string]*Store
 	stepByName   map[string]Site
 	errs         []error
@@ -123,7 +124,7 @@ func (b *Builder) Build() (*Topology, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	t := &Topology{nodes: slices.Clone(b.nodes), stores: b.stores, repartitions: cloneSteps(b.repartitions)}
+	t := &Topology{nodes: slices.Clone(b.nodes), stores: b.stores, globals: slices.Clone(b.globals), repartitions: cloneSteps(b.repartitions)}
 	errs = t.propagateOld()
 	t.divide()
 	t.findCycles()

@@ -71,6 +71,12 @@ func (t *Topology) describe(app string, partitions func(*Repartition) string, ta
 	if len(t.stores) == 0 {
 		b.WriteString("  none\n")
 	}
+	if len(t.globals) > 0 {
+		b.WriteString("Global tables\n")
+	}
+	for _, g := range t.globals {
+		fmt.Fprintf(&b, "  %s: topic %s, key %s, value %s\n", g.Name, g.Topic, g.Key.Fingerprint, g.Value.Fingerprint)
+	}
 	return b.String()
 }
 

@@ -9,6 +9,7 @@ type Topology struct {
 	nodes        []*Node
 	stores       []*Store
 	repartitions []*Repartition // in the order of description
+	globals      []*Global
 	subs         []*Subtopology
 	subOf        []int32 // by node id
 }

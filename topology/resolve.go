@@ -86,21 +86,24 @@ func (s *Subtopology) Resolved() *Resolved { return s.resolved }
 func (r *Resolved) takeTopics(partitions map[string]int32) []error {
 	var errs []error
 	missing := map[string]bool{}
-	look := func(n *Node, topic, verb string) {
+	look := func(site Site, topic, verb string) {
 		if p, ok := partitions[topic]; ok && p > 0 {
 			r.tops[topic] = p
 		} else if !missing[topic] {
 			missing[topic] = true
-			errs = append(errs, &Error{n.Site, fmt.Sprintf("topic %q, which is %s here, does not exist: create it, or correct the name", topic, verb)})
+			errs = append(errs, &Error{site, fmt.Sprintf("topic %q, which is %s here, does not exist: create it, or correct the name", topic, verb)})
 		}
 	}
 	for _, n := range r.nodes {
 		for _, topic := range n.Topics {
-			look(n, topic, "read")
+			look(n.Site, topic, "read")
 		}
 		if n.Kind == Sink && n.SinkTopic != "" {
-			look(n, n.SinkTopic, "written")
+			look(n.Site, n.SinkTopic, "written")
 		}
+	}
+	for _, g := range r.globals {
+		look(g.Site, g.Topic, "read as a global table")
 	}
 	return errs
 }

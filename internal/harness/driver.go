@@ -48,6 +48,9 @@ type Driver struct {
 	batch *kafka.Builders
 	now   time.Time
 
+	// globals are the stores of global tables.
+	globals map[string]operators.GlobalStore
+
 	out     map[string][]Record
 	outMem  arena
 	tapped  map[string]bool
@@ -112,7 +115,7 @@ func New(top *topology.Topology, partitions map[string]int32, dir string) (*Driv
 		res: res, given: all, dir: dir, now: time.UnixMilli(0),
 		parts: map[ids.TopicPartition]*partition{}, tasks: map[ids.TaskID]*task{},
 		batch: kafka.NewBuilders(batchBytes), out: map[string][]Record{}, tapped: map[string]bool{},
-		CacheBytes: 1 << 20, log: 1,
+		globals: makeGlobals(top), CacheBytes: 1 << 20, log: 1,
 		Open: func(dir string) (state.Engine, error) { return memory.Open(dir) },
 	}, nil
 }
@@ -147,13 +150,18 @@ func (d *Driver) Queue(r Record) error {
 	}
 	tp := ids.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	p := d.parts[tp]
+	raw := record.Raw{Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: r.Timestamp}
+	if err := d.takeGlobal(tp, &raw); err != nil {
+		return err
+	}
 	switch _, read := d.res.Reader(r.Topic); {
+	case !read && d.global(r.Topic):
+		return nil
 	case !read:
 		return fmt.Errorf("nothing reads topic %q", r.Topic)
 	case p == nil:
 		return fmt.Errorf("topic %q has no partition %d", r.Topic, r.Partition)
 	}
-	raw := record.Raw{Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: r.Timestamp}
 	p.begin()
 	p.add(&raw)
 	return nil

@@ -105,7 +105,7 @@ func (d *Driver) snapshotDir(n ids.CheckpointID, id ids.TaskID) string {
 func (d *Driver) env() tasks.EnvConfig {
 	return tasks.EnvConfig{
 		Topology: d.res, CacheBytes: d.CacheBytes, MaySkip: d.Skip != nil, Metrics: &d.Metrics,
-		Partitions: d.topicPartitions,
+		Partitions: d.topicPartitions, Globals: d.globals,
 	}
 }
 

@@ -26,6 +26,13 @@ func (s seam) Send(_ *tasks.Task, o tasks.Outgoing) {
 		p.begin()
 		b.Each(p.add)
 	}
+	if !o.Internal && d.global(tp.Topic) {
+		visible(b, func(r *record.Raw) {
+			if err := d.takeGlobal(tp, r); err != nil && d.failure == nil {
+				d.failure = err
+			}
+		})
+	}
 	if d.tapped[tp.Topic] || !o.Internal && !d.mute {
 		out := d.out[tp.Topic]
 		visible(b, func(r *record.Raw) {
