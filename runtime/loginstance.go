@@ -115,6 +115,8 @@ func (d *deployment) runChangelog(ctx context.Context) error {
 		i.close()
 		return err
 	}
+	d.globals.attach(func(err error) { i.post(changelog.EvFatal{Err: err}) })
+	defer d.globals.attach(nil)
 	stop := context.AfterFunc(ctx, func() {
 		i.log.Info("stopping: a last commit is made", "deadline", d.cfg.ShutdownDeadline)
 		i.post(changelog.EvShutdown{})
