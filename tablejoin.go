@@ -72,7 +72,7 @@ func tableJoin[K, V, VO, VR any](
 		return &Table[K, VR]{from: f, ks: t.ks, vs: vr}
 	}
 	sameKeys(t, site, op, other)
-	j.Left, j.Right = t.n, other.n
+	j.Left, j.Right, j.Dependent = t.n, other.n, dependent(t.n, other.n)
 	word := tableJoinWords[op]
 	if same, ok := any(func(v V) V { return v }).(func(V) VO); ok && t.n == other.n {
 		f.n = t.add(topology.Node{
@@ -89,7 +89,7 @@ func tableJoin[K, V, VO, VR any](
 	}
 	parents := []*topology.Node{side(t.n, other.n, "-left", j.LeftSide()), side(other.n, t.n, "-right", j.RightSide())}
 	f.n = t.b.t.Add(topology.Node{
-		Kind: topology.Join, Op: word, Site: site, Parents: parents, View: true, OldNeedsStore: dependent(t.n, other.n),
+		Kind: topology.Join, Op: word, Site: site, Parents: parents, View: true, OldNeedsStore: j.Dependent,
 		Factory: operators.MergeChanges[K, VR](), Getter: j.Getter(),
 	})
 	return &Table[K, VR]{from: f, ks: t.ks, vs: vr}

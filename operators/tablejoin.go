@@ -15,11 +15,16 @@ type TableJoin[K, V, VO, VR any] struct {
 	// where such a row is not in the result.
 	LeftOnly  func(V) VR
 	RightOnly func(VO) VR
+	// Dependent: a change of one table may come from a change of the other, whose
+	// row is then already newer than what the result was made of.
+	Dependent bool
 }
 
-// exists reports whether the result has a row, given which sides have one.
+// exists reports whether the result may have had a row, given which sides had
+// one. Of dependent sides one cannot know that: both rows of a key go at once,
+// and each side, when it hears of it, no longer finds the other's.
 func (j TableJoin[K, V, VO, VR]) exists(left, right bool) bool {
-	return left && right || left && j.LeftOnly != nil || right && j.RightOnly != nil
+	return j.Dependent || left && right || left && j.LeftOnly != nil || right && j.RightOnly != nil
 }
 
 // row is the result's row of the two sides' rows.
@@ -69,7 +74,7 @@ func tableJoinSide[K, A, B, VR any](
 			switch {
 			case sendOld:
 				res.Old, res.HasOld = row(ch.Old, ch.HasOld, o, has)
-				gone = res.HasOld
+				gone = res.HasOld || exists(false, false)
 			case wantsOld:
 				gone = exists(ch.HasOld, has)
 			default: // as if the row had been there

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidegate/tidegate/tidegatetest"
+	"github.com/tidegate/tidegate/internal/harness"
+	"github.com/tidegate/tidegate/internal/ids"
 )
 
 var (
@@ -21,7 +22,9 @@ var (
 var kept = []struct {
 	seed int64
 	what string
-}{}
+}{
+	{978, "a join of tables of which one comes from the other kept a row when both lost theirs at once"},
+}
 
 func seedsOf(usual int) []int64 {
 	if *oneSeed >= 0 {
@@ -68,63 +71,109 @@ func runDriver(t *testing.T, seed int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := tidegatetest.New(t, built, tidegatetest.WithPartitions(partitions),
-		tidegatetest.WithCacheBytes([]int64{1 << 20, 0, 1000}[rnd.IntN(3)]))
-	feed(d, rnd, in)
-	for now := in.end; now <= in.end+2*topo.lag+10*tick; now += tick {
-		d.AdvanceStreamTime(now)
+	topics := map[string]int32{}
+	for _, topic := range slices.Concat(built.Graph().Inputs(), built.Graph().Sinks()) {
+		topics[topic] = partitions
 	}
-	if n := d.Late(); n != 0 {
-		t.Errorf("%d records were late, by %v at most", n, d.MaxLateness())
+	h, err := harness.New(built.Graph(), topics, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{Driver: h, t: t, rnd: rnd, partitions: partitions}
+	d.CacheBytes = []int64{1 << 20, 0, 1000}[rnd.IntN(3)]
+	if rnd.IntN(2) == 0 {
+		d.Turn = d.turn
+	}
+	d.feed(in)
+	for now := in.end; now <= in.end+2*topo.lag+10*tick; now += tick {
+		d.do(d.Advance(now))
+	}
+	if n := d.Metrics.LateDropped.Load(); n != 0 {
+		t.Errorf("%d records were late, by %d ms at most", n, d.Metrics.MaxLatenessMs.Load())
 	}
 	for _, s := range topo.sinks {
-		check(t, s, read(d, s))
+		check(t, s, d.read(s))
+	}
+	d.do(d.Close())
+}
+
+// driver is the harness below tidegatetest, whose order of turns can be chosen.
+type driver struct {
+	*harness.Driver
+	t          *testing.T
+	rnd        *rand.Rand
+	partitions int32
+	// some lets only some of the tasks have a turn.
+	some bool
+}
+
+func (d *driver) turn(due []ids.TaskID) int {
+	if d.some && d.rnd.IntN(4) == 0 {
+		return -1
+	}
+	return d.rnd.IntN(len(due))
+}
+
+func (d *driver) do(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
 	}
 }
 
-// feed gives the driver its input, one by one or in bursts, with restarts in
+// feed gives the tasks their input, one by one or in bursts, with restarts in
 // between, also while records are on their way.
-func feed(d *tidegatetest.Driver, rnd *rand.Rand, in *input) {
-	inputs := map[string]*tidegatetest.Input[string, int64]{}
-	for _, topic := range slices.Concat(streamTopics, tableTopics, fixedTopics) {
-		inputs[topic] = d.Input(topic, keys, nums)
-	}
-	bursts, restarts := rnd.IntN(2) == 0, 12+rnd.IntN(60)
+func (d *driver) feed(in *input) {
+	bursts, restarts := d.rnd.IntN(2) == 0, 12+d.rnd.IntN(60)
 	queued, now := 0, int64(0)
 	for i, m := range in.all {
-		opts := []tidegatetest.PipeOption{tidegatetest.At(m.ts)}
-		if m.null {
-			opts = append(opts, tidegatetest.Tombstone())
-		}
-		inputs[m.topic].Queue(m.k, m.v, opts...)
+		raw := encode(m)
+		d.do(d.Queue(harness.Record{
+			Topic: m.topic, Key: raw.Key, Value: raw.Value, Timestamp: raw.Timestamp,
+			Partition: ids.Partition(raw.Key, d.partitions),
+		}))
 		queued++
-		if rnd.IntN(restarts) == 0 {
-			d.Restart()
+		if d.rnd.IntN(restarts) == 0 {
+			d.some = true
+			d.do(d.Run())
+			d.some = false
+			d.do(d.Restart())
 		}
-		if now = max(now, m.ts); i == in.fixed-1 || !bursts || queued == burst || rnd.IntN(burst) == 0 {
-			d.Run()
+		if now = max(now, m.ts); i == in.fixed-1 || !bursts || queued == burst || d.rnd.IntN(burst) == 0 {
+			d.do(d.Run())
 			queued = 0
 			if i >= in.fixed {
-				d.AdvanceStreamTime(now)
+				d.do(d.Advance(now))
 			}
 		}
 	}
-	d.Run()
+	d.do(d.Run())
 }
 
 // read returns what is in an output topic.
-func read(d *tidegatetest.Driver, s *sink) []rec {
-	if s.windows != nil {
-		return recsOf(d.Output(s.topic, s.windows, nums), flatKey)
+func (d *driver) read(s *sink) (out []rec) {
+	for _, r := range d.Take(s.topic) {
+		one, err := s.decode(r.Key, r.Value, r.Timestamp)
+		d.do(err)
+		out = append(out, one)
 	}
-	return recsOf(d.Output(s.topic, keys, nums), func(k string) string { return k })
+	return out
 }
 
-func recsOf[K any](out *tidegatetest.Output[K, int64], key func(K) string) (all []rec) {
-	for _, r := range out.ReadAll() {
-		all = append(all, rec{k: key(r.Key), v: r.Value, ts: r.Timestamp, null: r.Tombstone})
+func (s *sink) decode(key, value []byte, ts int64) (r rec, err error) {
+	r = rec{ts: ts, null: value == nil}
+	if !r.null {
+		if r.v, err = nums.Decode(value); err != nil {
+			return r, err
+		}
 	}
-	return all
+	if s.windows == nil {
+		r.k, err = keys.Decode(key)
+		return r, err
+	}
+	k, err := s.windows.Decode(key)
+	r.k = flatKey(k)
+	return r, err
 }
 
 // check compares what came out with what must.

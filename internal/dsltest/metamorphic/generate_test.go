@@ -47,8 +47,11 @@ type aTable struct {
 type sink struct {
 	topic string
 	table bool // else all records count
-	recs  []rec
-	rows  map[string]int64
+	// first: it is complete when the fixed topics are read; now: when the input
+	// is, before time goes on.
+	first, now bool
+	recs       []rec
+	rows       map[string]int64
 	// windows is the serde of its keys, nil where they are strings.
 	windows serde.Serde[tidegate.Windowed[string]]
 }
@@ -87,17 +90,19 @@ func generate(rnd *rand.Rand, in *input, steps int, far int64) *topology {
 		t.step()
 	}
 	for i, s := range t.streams {
-		if i >= len(streamTopics) && (t.rnd.IntN(3) == 0 || i == len(t.streams)-1) {
+		now := t.far > 0 && !s.waits
+		if i >= len(streamTopics) && (t.rnd.IntN(3) == 0 || i == len(t.streams)-1 || now) {
 			out := t.out("sink " + s.name)
 			s.dsl.To(out.topic)
-			out.recs = s.recs
+			out.recs, out.now = s.recs, now
 		}
 	}
 	for i, tab := range t.tables {
-		if i > 0 && (t.rnd.IntN(3) == 0 || i == len(t.tables)-1) {
+		first := t.far > 0 && tab.fixed
+		if i > 0 && (t.rnd.IntN(3) == 0 || i == len(t.tables)-1 || first) {
 			out := t.out("sink " + tab.name)
 			tab.dsl.ToStream().To(out.topic)
-			out.table, out.rows = true, tab.rows
+			out.table, out.rows, out.first, out.now = true, tab.rows, first, first
 		}
 	}
 	return t
