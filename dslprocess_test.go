@@ -177,5 +177,5 @@ func TestWindowStore(t *testing.T) {
 	r.in("in", "a", "y", 10)
 	r.in("in", "a", "z", 31)
 	r.in("in", "a", "u", 32)
-	require.Equal(t, "a=5x;@6 a=5x;10y;@11 a=5x;10y;31z;@32 a=31z;32u;@33", r.out("out"))
+	require.Equal(t, "a=5x;@6 a=5x;10y;@11 a=31z;@32 a=31z;32u;@33", r.out("out"))
 }

@@ -1,6 +1,7 @@
 package tidegate
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 
@@ -35,11 +36,7 @@ func (s *KV[K, V]) All(yield func(K, V) bool, order ...ScanOrder) error {
 // Range is All for the keys in [from, to), in the order of serialised keys; it
 // is empty if to is not above from. Kafka Streams' range includes to.
 func (s *KV[K, V]) Range(from, to K, yield func(K, V) bool, order ...ScanOrder) error {
-	lo, err := s.ks.Append([]byte{}, from)
-	if err != nil {
-		return err
-	}
-	hi, err := s.ks.Append([]byte{}, to)
+	lo, hi, err := keyRange(s.ks, from, to)
 	if err != nil {
 		return err
 	}
@@ -49,11 +46,30 @@ func (s *KV[K, V]) Range(from, to K, yield func(K, V) bool, order ...ScanOrder) 
 // Prefix is All for the keys whose serialised form begins with that of p (Kafka
 // Streams' prefixScan).
 func (s *KV[K, V]) Prefix[P any](p P, ps serde.Serde[P], yield func(K, V) bool, order ...ScanOrder) error {
-	lo, err := ps.Append([]byte{}, p)
+	lo, hi, err := prefixRange(ps, p)
 	if err != nil {
 		return err
 	}
-	return s.scan(lo, behind(lo), descending(order), yield)
+	return s.scan(lo, hi, descending(order), yield)
+}
+
+// keyRange serialises the bounds of a scan.
+func keyRange[K any](ks serde.Serde[K], from, to K) (lo, hi []byte, err error) {
+	if lo, err = ks.Append([]byte{}, from); err != nil {
+		return nil, nil, fmt.Errorf("encode the first key of a scan: %w", err)
+	}
+	if hi, err = ks.Append([]byte{}, to); err != nil {
+		return nil, nil, fmt.Errorf("encode the end of a scan: %w", err)
+	}
+	return lo, hi, nil
+}
+
+// prefixRange gives the bounds of the keys that begin with a prefix.
+func prefixRange[P any](ps serde.Serde[P], p P) (lo, hi []byte, err error) {
+	if lo, err = ps.Append([]byte{}, p); err != nil {
+		return nil, nil, fmt.Errorf("encode the prefix of a scan: %w", err)
+	}
+	return lo, behind(lo), nil
 }
 
 // behind is the first key that does not begin with a prefix; nil when there is
@@ -70,6 +86,9 @@ func behind(prefix []byte) []byte {
 }
 
 func (s *KV[K, V]) scan(from, to []byte, reverse bool, yield func(K, V) bool) error {
+	if s.ttl != nil {
+		return s.ttl.Scan(from, to, reverse, yield)
+	}
 	it, err := s.in.Scan(from, to, reverse)
 	if err != nil {
 		return s.fault(err)
@@ -101,4 +120,16 @@ func (s *KV[K, V]) PutAll(entries iter.Seq2[K, V]) error {
 		}
 	}
 	return nil
+}
+
+// ApproximateLen is about the number of entries (Kafka Streams'
+// approximateNumEntries). It is exact with package state/memory and for up to some
+// thousand entries with Pebble; beyond that it is estimated, and entries that were
+// overwritten or deleted a short time ago may count.
+func (s *KV[K, V]) ApproximateLen() (int64, error) {
+	if s.ttl != nil {
+		return s.ttl.ApproximateLen()
+	}
+	n, err := s.in.ApproximateLen()
+	return n, s.fault(err)
 }

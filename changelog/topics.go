@@ -27,7 +27,7 @@ const recordBytes = 8 << 20
 // expiring are the formats whose range deletions only drop what is older than
 // stream time allows: these are not logged. The topic forgets such records by
 // its retention, and a restored store drops them again as soon as time advances.
-var expiring = []string{"windows-1", "window-kv-1", "join-rows-1"}
+var expiring = []string{"windows-1", "window-kv-2", "join-rows-1"}
 
 // Expires reports whether a store's old entries leave the changelog by the
 // topic's retention.

@@ -236,20 +236,6 @@ func OpenKV[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs serde
 	return openKV(p.b, name, ks, vs)
 }
 
-// OpenWindows opens a user's window store in Init. Windows that began more
-// than retention milliseconds before stream time are dropped.
-func OpenWindows[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs serde.Serde[V], retention int64) (*state.WindowStore[K, V], error) {
-	if err := p.declared(name); err != nil {
-		return nil, err
-	}
-	_, opened := p.b.stores[name]
-	st, err := openWindows(p.b, name, ks, vs)
-	if err == nil && !opened {
-		p.g.timers.expire(newExpiry(Windows{Size: 1, Grace: retention, Advance: max(1, retention/8)}, st.ExpireBefore))
-	}
-	return st, err
-}
-
 // OpenVersioned opens a user's versioned store in Init; history is in
 // milliseconds.
 func OpenVersioned[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs serde.Serde[V], history int64) (*state.VersionedStore[K, V], error) {

@@ -15,9 +15,15 @@ const (
 	FormatTable = "table-1"
 	// FormatWindows: window start, key → timestamp and value, as above.
 	FormatWindows = "windows-1"
-	// FormatKV and FormatWindowKV: the same without timestamps.
-	FormatKV       = "kv-1"
-	FormatWindowKV = "window-kv-1"
+	// FormatKV: the same as FormatTable without timestamps.
+	FormatKV = "kv-1"
+	// FormatWindowKV: segment, key length, key, window start → value.
+	FormatWindowKV = "window-kv-2"
+	// FormatTTL: the rows of a key-value store with a time to live and their
+	// expiries; see state.TTLStore.
+	FormatTTL = "ttl-kv-1"
+	// FormatList: the lists of each key; see state.ListStore.
+	FormatList = "list-1"
 	// FormatJoinRows: one side of a stream join; segment, key, time and sequence
 	// number → timestamp, flag, value.
 	FormatJoinRows = "join-rows-1"

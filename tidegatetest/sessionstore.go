@@ -23,6 +23,9 @@ func (d *Driver) SessionStore[K, V any](name string, ks serde.Serde[K], vs serde
 	if err != nil {
 		d.t.Fatalf("SessionStore(%q): %v", name, err)
 	}
+	if in.timestamp = in.desc.Format == operators.FormatSliding; in.timestamp {
+		in.head = stampBytes
+	}
 	return &SessionStore[K, V]{in}
 }
 

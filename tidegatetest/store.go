@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/internal/ids"
@@ -22,7 +23,9 @@ type opened[K, V any] struct {
 	tasks     []ids.TaskID // that have a part of the store
 	ks        serde.Serde[K]
 	vs        serde.Serde[V]
-	timestamp bool // values begin with their timestamp
+	prefix    []byte // of the keys
+	head      int    // bytes before a value
+	timestamp bool   // values begin with their timestamp
 }
 
 // stampBytes is the size of the timestamp before a table's value.
@@ -34,14 +37,22 @@ const stampBytes = 8
 type Store[K, V any] struct{ in opened[K, V] }
 
 // Store opens a key-value store: one that an unwindowed aggregation or a table
-// keeps, or a processor's KeyValueStore. The serdes must have the format of the
-// topology's.
+// keeps, or a processor's KeyValueStore or TimestampedKeyValueStore. The serdes
+// must have the format of the topology's. Entries with a time to live are shown
+// until they are cleaned, which a processor may not see.
 func (d *Driver) Store[K, V any](name string, ks serde.Serde[K], vs serde.Serde[V]) *Store[K, V] {
 	d.t.Helper()
-	in, err := openStore(d, name, ks, vs, operators.FormatTable, operators.FormatKV)
+	in, err := openStore(d, name, ks, vs, operators.FormatTable, operators.FormatKV, operators.FormatTTL)
 	if err != nil {
 		d.t.Fatalf("Store(%q): %v", name, err)
 	}
+	switch in.desc.Format {
+	case operators.FormatTable:
+		in.head = stampBytes
+	case operators.FormatTTL:
+		in.prefix, in.head = []byte{0}, 2*stampBytes
+	}
+	in.timestamp = in.head > 0
 	return &Store[K, V]{in}
 }
 
@@ -57,11 +68,14 @@ func (d *Driver) WindowStore[K, V any](name string, ks serde.Serde[K], vs serde.
 	if err != nil {
 		d.t.Fatalf("WindowStore(%q): %v", name, err)
 	}
+	if in.timestamp = in.desc.Format == operators.FormatWindows; in.timestamp {
+		in.head = stampBytes
+	}
 	return &WindowStore[K, V]{in}
 }
 
 func openStore[K, V any](
-	d *Driver, name string, ks serde.Serde[K], vs serde.Serde[V], stamped, plain string,
+	d *Driver, name string, ks serde.Serde[K], vs serde.Serde[V], formats ...string,
 ) (o opened[K, V], err error) {
 	if ks == nil || vs == nil {
 		return o, errors.New("a serde is nil")
@@ -73,7 +87,7 @@ func openStore[K, V any](
 			if st.Name != name {
 				continue
 			}
-			o = opened[K, V]{d: d, desc: st, ks: ks, vs: vs, timestamp: st.Format == stamped}
+			o = opened[K, V]{d: d, desc: st, ks: ks, vs: vs}
 			for p := range d.in.Resolved().TaskCount(sub.Number) {
 				o.tasks = append(o.tasks, ids.TaskID{Sub: sub.Number, Partition: p})
 			}
@@ -82,10 +96,10 @@ func openStore[K, V any](
 	switch {
 	case o.desc == nil:
 		return o, fmt.Errorf("the topology has no such store; it has: %s", names(all))
-	case o.desc.Format != stamped && o.desc.Format != plain:
-		return o, fmt.Errorf("its format is %s: Driver.Store opens %s and %s, Driver.WindowStore %s and %s, Driver.SessionStore %s and %s",
-			o.desc.Format, operators.FormatTable, operators.FormatKV, operators.FormatWindows, operators.FormatWindowKV,
-			operators.FormatSessions, operators.FormatSliding)
+	case !slices.Contains(formats, o.desc.Format):
+		return o, fmt.Errorf("its format is %s: Driver.Store opens %s, %s and %s, Driver.WindowStore %s and %s, Driver.SessionStore %s and %s, Driver.VersionedStore %s, Driver.ListStore %s",
+			o.desc.Format, operators.FormatTable, operators.FormatKV, operators.FormatTTL, operators.FormatWindows, operators.FormatWindowKV,
+			operators.FormatSessions, operators.FormatSliding, operators.FormatVersioned, operators.FormatList)
 	case !serde.Accepts(ks, o.desc.Key.Fingerprint):
 		return o, fmt.Errorf("its keys are %s, but the given serde reads %s", o.desc.Key.Fingerprint, ks.Fingerprint())
 	case !serde.Accepts(vs, o.desc.Value.Fingerprint):
@@ -117,7 +131,7 @@ func (o *opened[K, V]) check(err error) {
 
 func (o *opened[K, V]) key(k K) []byte {
 	o.d.t.Helper()
-	b, err := o.ks.Append([]byte{}, k)
+	b, err := o.ks.Append(bytes.Clone(o.prefix), k)
 	o.check(err)
 	return b
 }
@@ -126,12 +140,13 @@ func (o *opened[K, V]) key(k K) []byte {
 func (o *opened[K, V]) decode(b []byte) (v V, timestamp int64) {
 	o.d.t.Helper()
 	b = append([]byte{}, b...)
-	if o.timestamp {
-		if len(b) < stampBytes {
-			o.d.t.Fatalf("store %q: a value of %d bytes is shorter than its timestamp", o.desc.Name, len(b))
-		}
-		timestamp, b = int64(binary.BigEndian.Uint64(b)), b[stampBytes:]
+	if len(b) < o.head {
+		o.d.t.Fatalf("store %q: a value of %d bytes is shorter than its timestamp", o.desc.Name, len(b))
 	}
+	if o.timestamp {
+		timestamp = int64(binary.BigEndian.Uint64(b))
+	}
+	b = b[o.head:]
 	v, err := o.vs.Decode(b)
 	o.check(err)
 	return v, timestamp
@@ -162,7 +177,9 @@ func (s *Store[K, V]) Get(k K) (v V, ok bool) {
 }
 
 // UpdatedAt returns the timestamp of a row: the largest of the records that made
-// it (ValueAndTimestamp.timestamp). Processors' stores have none: it is 0.
+// it (ValueAndTimestamp.timestamp), or what a processor put. Where entries have a
+// time to live it is the stream time of the last refresh. Other stores of
+// processors have none: it is 0.
 func (s *Store[K, V]) UpdatedAt(k K) (ms int64, ok bool) {
 	s.in.d.t.Helper()
 	_, ms, ok = s.get(k)
@@ -189,9 +206,13 @@ func (s *Store[K, V]) All() []KeyValue[K, V] {
 	s.in.d.t.Helper()
 	var out []KeyValue[K, V]
 	for _, task := range s.in.tasks {
-		it := s.in.part(task).Scan(nil, nil, false)
+		var end []byte
+		if s.in.prefix != nil {
+			end = []byte{s.in.prefix[0] + 1}
+		}
+		it := s.in.part(task).Scan(s.in.prefix, end, false)
 		for it.Next() {
-			k, err := s.in.ks.Decode(bytes.Clone(it.Key()))
+			k, err := s.in.ks.Decode(bytes.Clone(it.Key()[len(s.in.prefix):]))
 			s.in.check(err)
 			v, _ := s.in.decode(it.Value())
 			out = append(out, KV(k, v))
@@ -208,9 +229,31 @@ func (s *WindowStore[K, V]) InPartition(p int32) *WindowStore[K, V] {
 	return &WindowStore[K, V]{s.in.only(p)}
 }
 
-func (s *WindowStore[K, V]) part(task ids.TaskID) *state.WindowStore[[]byte, []byte] {
+// timedRows is what both kinds of window stores can do with serialised rows.
+type timedRows interface {
+	Get(key []byte, start int64) ([]byte, bool, error)
+}
+
+func (s *WindowStore[K, V]) part(task ids.TaskID) timedRows {
+	s.in.d.t.Helper()
+	if s.in.desc.Format == operators.FormatWindowKV {
+		return s.timed(task)
+	}
+	return s.windows(task)
+}
+
+func (s *WindowStore[K, V]) windows(task ids.TaskID) *state.WindowStore[[]byte, []byte] {
 	s.in.d.t.Helper()
 	return state.NewWindowStore(s.in.desc.Name, s.in.part(task), serde.Bytes(), serde.Bytes(), state.NewCache(0))
+}
+
+// timed opens a processor's window store.
+func (s *WindowStore[K, V]) timed(task ids.TaskID) *state.TimedStore[[]byte, []byte] {
+	s.in.d.t.Helper()
+	st, err := state.NewTimedStore(s.in.desc.Name, s.in.part(task), serde.Bytes(), serde.Bytes(),
+		state.TimedSegment(s.in.desc.GraceMs), state.NewCache(0))
+	s.in.check(err)
+	return st
 }
 
 // Get returns the value of k in the window that begins at start, in milliseconds
@@ -244,23 +287,35 @@ func (s *WindowStore[K, V]) get(k K, start int64) (v V, ms int64, ok bool) {
 }
 
 // All returns every entry, by partition, window start and serialised key
-// (ReadOnlyWindowStore.all). In a processor's store a window ends where it
-// begins, since the store does not know its size.
+// (ReadOnlyWindowStore.all); those of a processor's store in the order of
+// WindowKV.Range, and until their segment is dropped: the processor sees them only
+// up to the retention. In a processor's store a window ends where it begins, since
+// the store does not know its size.
 func (s *WindowStore[K, V]) All() []KeyValue[tidegate.Windowed[K], V] {
 	s.in.d.t.Helper()
 	var out []KeyValue[tidegate.Windowed[K], V]
+	add := func(kb []byte, start int64, vb []byte) {
+		k, err := s.in.ks.Decode(bytes.Clone(kb))
+		s.in.check(err)
+		v, _ := s.in.decode(vb)
+		w := tidegate.Window{Start: start, End: start + s.in.desc.SizeMs}
+		if end := s.in.desc.WindowEnd; end != nil {
+			w.End = end(w.Start)
+		}
+		out = append(out, KV(tidegate.Windowed[K]{Key: k, Window: w}, v))
+	}
 	for _, task := range s.in.tasks {
-		it, err := s.part(task).Scan(math.MinInt64, math.MaxInt64, false)
+		if s.in.desc.Format == operators.FormatWindowKV {
+			s.in.check(s.timed(task).Range(math.MinInt64, math.MaxInt64, false, func(kb []byte, start int64, vb []byte) bool {
+				add(kb, start, vb)
+				return true
+			}))
+			continue
+		}
+		it, err := s.windows(task).Scan(math.MinInt64, math.MaxInt64, false)
 		s.in.check(err)
 		for it.Next() {
-			k, err := s.in.ks.Decode(bytes.Clone(it.Key()))
-			s.in.check(err)
-			v, _ := s.in.decode(it.Value())
-			w := tidegate.Window{Start: it.Start(), End: it.Start() + s.in.desc.SizeMs}
-			if end := s.in.desc.WindowEnd; end != nil {
-				w.End = end(w.Start)
-			}
-			out = append(out, KV(tidegate.Windowed[K]{Key: k, Window: w}, v))
+			add(it.Key(), it.Start(), it.Value())
 		}
 		s.in.check(it.Err())
 		s.in.check(it.Close())

@@ -172,3 +172,6 @@ func (i *iterator) Key() []byte   { return []byte(i.keys[i.at]) }
 func (i *iterator) Value() []byte { return i.values[i.at] }
 func (i *iterator) Err() error    { return nil }
 func (i *iterator) Close() error  { i.tree, i.keys, i.values = nil, nil, nil; return nil }
+
+// ApproximateLen is the number of keys.
+func (s *store) ApproximateLen() (int64, error) { return int64(s.tree.Len()), nil }

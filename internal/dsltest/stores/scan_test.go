@@ -58,7 +58,7 @@ func testKVScans(t *testing.T, opts []tidegatetest.Option) {
 			require.NoError(t, w.Put(k, int64(10*(i/2)), int64(i)))
 		}
 		wtake := func(start int64, k string, v int64) bool { return take(fmt.Sprint(start, k), v) }
-		check("0a0 0b1 10a2", w.Range(0, 11, wtake))
+		check("0a0 10a2 0b1", w.Range(0, 11, wtake))
 		check("0b1 0a0", w.Range(0, 10, wtake, tidegate.Descending))
 		return nil
 	}, func(c *strCtx) (err error) {
@@ -106,6 +106,14 @@ func TestVersionedStoreInProcessor(t *testing.T) {
 	r.in("k", "delete", 1120)
 	r.in("k", "?", 1119)
 	require.Equal(t, "k=b1100 true;b1100;c1050;a1000|0 false@1119", r.out())
+	st := r.d.VersionedStore("s", str, str)
+	v, at, ok := st.GetAsOf("k", 1060)
+	require.Equal(t, []any{"c", int64(1050), true}, []any{v, at, ok})
+	_, _, ok = st.Get("k")
+	require.False(t, ok)
+	require.Equal(t, []tidegate.Version[string]{
+		{From: 1000, To: 1050, Value: "a"}, {From: 1050, To: 1100, Value: "c"}, {From: 1100, To: 1120, Value: "b"},
+	}, st.InPartition(0).History("k"))
 
 	b := tidegate.NewBuilder()
 	b.Stream("in", str, str).Process("p", func() strProc { return nil }, tidegate.VersionedStore("s", -1, str, str))
