@@ -35,7 +35,7 @@ func NewBuilder(opts ...BuilderOption) *Builder {
 func (b *Builder) Stream[K, V any](
 	topic string, ks serde.Serde[K], vs serde.Serde[V], opts ...SourceOption,
 ) *Stream[K, V] {
-	return stream(b, here(), []string{topic}, ks, vs, opts)
+	return stream(b, here(), topology.Node{Topics: []string{topic}}, ks, vs, opts)
 }
 
 // StreamOf reads several topics as one stream, in the order of timestamps as
@@ -43,20 +43,18 @@ func (b *Builder) Stream[K, V any](
 func (b *Builder) StreamOf[K, V any](
 	topics []string, ks serde.Serde[K], vs serde.Serde[V], opts ...SourceOption,
 ) *Stream[K, V] {
-	return stream(b, here(), topics, ks, vs, opts)
+	return stream(b, here(), topology.Node{Topics: append([]string(nil), topics...)}, ks, vs, opts)
 }
 
 func stream[K, V any](
-	b *Builder, site topology.Site, topics []string, ks serde.Serde[K], vs serde.Serde[V], opts []SourceOption,
+	b *Builder, site topology.Site, n topology.Node, ks serde.Serde[K], vs serde.Serde[V], opts []SourceOption,
 ) *Stream[K, V] {
 	ks, vs = given(b, site, "key", ks), given(b, site, "value", vs)
 	o := sourceOptionsOf(b, site, opts)
-	n := b.t.Add(topology.Node{
-		Kind: topology.Source, Op: "source", Site: site, Topics: append([]string(nil), topics...),
-		Reset: o.reset, Factory: operators.Source(ks, vs),
-	})
-	timed(b, n, o, ks, vs)
-	return &Stream[K, V]{from: from{b: b, n: n}, ks: ks, vs: vs}
+	n.Kind, n.Op, n.Site, n.Reset, n.Factory = topology.Source, "source", site, o.reset, operators.Source(ks, vs)
+	src := b.t.Add(n)
+	timed(b, src, o, ks, vs)
+	return &Stream[K, V]{from: from{b: b, n: src}, ks: ks, vs: vs}
 }
 
 // Table reads a topic as a table: the last value per key, kept in the store of

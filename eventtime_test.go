@@ -48,14 +48,14 @@ func TestUpstreamAnHourAhead(t *testing.T) {
 		"slowest upstream": {tidegate.SlowestUpstream, 0},
 		"maximum seen":     {tidegate.MaximumSeen, anHour - 1}, // all but those of the last minute
 	} {
-		t.Run(name, func(t *testing.T) {
+		inBothModes(t, name, func(t *testing.T, mode tidegate.Option) {
 			b := newCluster(t, map[string]int32{"in": 2, "out": 2})
 			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 			defer cancel()
 			out, err := b.client.Read("out", 2, true)
 			require.NoError(t, err)
 			defer out.Close()
-			app := b.app(perMinute(t), "a", tidegate.WithIdleTimeout(time.Hour), tidegate.WithRepartitionTime(c.time))
+			app := b.app(perMinute(t), "a", tidegate.WithIdleTimeout(time.Hour), tidegate.WithRepartitionTime(c.time), mode)
 			b.run(app)
 			written := 0
 			produce := func(list []testkit.Message, late int64) {
@@ -86,6 +86,34 @@ func TestUpstreamAnHourAhead(t *testing.T) {
 			require.Eventually(t, func() bool { return app.Health().Late == c.late+1 }, 20*time.Second, 10*time.Millisecond)
 		})
 	}
+}
+
+// inBothModes runs a test in barrier and in changelog mode.
+func inBothModes(t *testing.T, name string, f func(t *testing.T, mode tidegate.Option)) {
+	for _, m := range []tidegate.Mode{tidegate.Barrier, tidegate.Changelog} {
+		t.Run(name+" "+m.String(), func(t *testing.T) { f(t, tidegate.WithMode(m)) })
+	}
+}
+
+// A source's idle timeout lets time go on, where the application's would not yet.
+func TestIdleAfterEndToEnd(t *testing.T) {
+	inBothModes(t, "", func(t *testing.T, mode tidegate.Option) {
+		c := newCluster(t, map[string]int32{"in": 2, "out": 2})
+		b := tidegate.NewBuilder()
+		b.Stream("in", serde.String(), serde.String(), tidegate.IdleAfter(100*time.Millisecond)).
+			SelectKey(func(string, string) string { return "all" }, serde.String()).
+			GroupByKey("g").WindowedBy(tidegate.Tumbling(time.Minute).Grace(0), tidegate.ByWindow).Count("n").ToStream().To("out")
+		top, err := b.Build()
+		require.NoError(t, err)
+		app := c.app(top, "a", tidegate.WithIdleTimeout(time.Hour), mode)
+		c.run(app)
+		require.NoError(t, c.client.Produce(t.Context(), "in", hour(1, 0, 0)))
+		require.Eventually(t, func() bool { // once partition 1 was silent for long enough
+			require.NoError(t, c.client.Produce(t.Context(), "in", hour(0, anHour, anHour)))
+			require.NoError(t, c.client.Produce(t.Context(), "in", hour(1, 1, 1)))
+			return app.Health().Late > 0
+		}, 30*time.Second, 300*time.Millisecond)
+	})
 }
 
 // The same in the driver, with an upstream that falls idle: IdleAfter of its
@@ -130,18 +158,20 @@ func TestEventTimeOptionsAreChecked(t *testing.T) {
 // and ends all the same when it waits longer.
 func TestMaxTaskIdle(t *testing.T) {
 	for _, idle := range []time.Duration{-1, 200 * time.Millisecond} {
-		c := newCluster(t, map[string]int32{"l": 1, "r": 1, "out": 1})
-		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-		defer cancel()
-		b := tidegate.NewBuilder()
-		b.StreamOf([]string{"l", "r"}, serde.String(), serde.String()).To("out")
-		top, err := b.Build()
-		require.NoError(t, err)
-		c.run(c.app(top, "a", tidegate.WithMaxTaskIdle(idle)))
-		out, err := c.client.Read("out", 1, true)
-		require.NoError(t, err)
-		require.NoError(t, c.client.Produce(ctx, "l", hour(0, 0, 9)))
-		require.NoError(t, out.Await(ctx, func() bool { return out.Count() >= 10 }))
-		out.Close()
+		inBothModes(t, idle.String(), func(t *testing.T, mode tidegate.Option) {
+			c := newCluster(t, map[string]int32{"l": 1, "r": 1, "out": 1})
+			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+			defer cancel()
+			b := tidegate.NewBuilder()
+			b.StreamOf([]string{"l", "r"}, serde.String(), serde.String()).To("out")
+			top, err := b.Build()
+			require.NoError(t, err)
+			c.run(c.app(top, "a", tidegate.WithMaxTaskIdle(idle), mode))
+			out, err := c.client.Read("out", 1, true)
+			require.NoError(t, err)
+			require.NoError(t, c.client.Produce(ctx, "l", hour(0, 0, 9)))
+			require.NoError(t, out.Await(ctx, func() bool { return out.Count() >= 10 }))
+			out.Close()
+		})
 	}
 }

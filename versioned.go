@@ -22,7 +22,7 @@ func (b *Builder) VersionedTable[K, V any](
 	topic, name string, history time.Duration, ks serde.Serde[K], vs serde.Serde[V], opts ...SourceOption,
 ) *Table[K, V] {
 	site := here()
-	s := stream(b, site, []string{topic}, ks, vs, opts)
+	s := stream(b, site, topology.Node{Topics: []string{topic}}, ks, vs, opts)
 	return versionedTable(s, site, name, "versioned-table", history)
 }
 

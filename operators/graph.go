@@ -66,7 +66,7 @@ func Instantiate(sub *topology.Subtopology, env Env) (graph *Graph, err error) {
 		if !ok {
 			continue
 		}
-		for _, topic := range n.Topics {
+		for _, topic := range res.SourceTopics(n) {
 			g.addSource(topic, src)
 			if _, given := g.stamps[topic]; !given {
 				st := stamps{node: int32(n.ID)}

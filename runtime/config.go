@@ -107,6 +107,7 @@ type Config struct {
 	SessionTimeout     time.Duration // 10 s
 	ShutdownDeadline   time.Duration // 30 s
 	IdleTimeout        time.Duration // 5 s
+	ListTopicsEvery    time.Duration // 1 min; for sources by pattern
 	RepartitionTime    RepartitionTime
 	TaskIdle           time.Duration // 0: until caught up; below 0: not at all
 
@@ -162,6 +163,7 @@ func (c Config) withDefaults() Config {
 	}
 	def(&c.CheckpointInterval, 10*time.Second)
 	def(&c.CheckpointTimeout, 60*time.Second)
+	def(&c.ListTopicsEvery, time.Minute)
 	commit := 100 * time.Millisecond
 	if c.Guarantee == AtLeastOnce {
 		commit = 30 * time.Second

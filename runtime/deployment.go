@@ -64,6 +64,7 @@ type deployment struct {
 
 	controlTopic string
 	fingerprint  string
+	groupPrint   string // see inGroup
 	topicIDs     map[string][16]byte
 
 	stateDir string
@@ -122,7 +123,7 @@ func deploy(ctx context.Context, cfg Config, topo *topology.Topology, st *status
 	if err := d.checkTimeouts(ctx); err != nil {
 		return d, err
 	}
-	if err := d.resolve(ctx, topo); err != nil {
+	if err := d.resolve(ctx, topo, nil); err != nil {
 		return d, err
 	}
 	return d, nil
@@ -241,9 +242,14 @@ func (d *deployment) checkTimeouts(ctx context.Context) error {
 }
 
 // resolve finds the topics of the topology and creates or verifies the internal
-// ones (R29).
-func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error {
-	names := slices.Concat(topo.Inputs(), topo.Sinks(), topo.GlobalTopics())
+// ones (R29). matched, if not nil, says which topics patterns match.
+func (d *deployment) resolve(ctx context.Context, topo *topology.Topology, matched []string) error {
+	matched, err := d.matching(ctx, topo, matched)
+	if err != nil {
+		return err
+	}
+	inputs := append(topo.Inputs(), matched...)
+	names := slices.Concat(inputs, topo.Sinks(), topo.GlobalTopics())
 	slices.Sort(names)
 	names = slices.Compact(names)
 	found, err := d.admin.DescribeTopics(ctx, false, names...)
@@ -255,7 +261,7 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error
 	for name, t := range found {
 		if t.Exists {
 			counts[name] = t.Partitions
-			if slices.Contains(topo.Inputs(), name) || slices.Contains(topo.Sinks(), name) {
+			if slices.Contains(inputs, name) || slices.Contains(topo.Sinks(), name) {
 				d.topicIDs[name] = t.ID // a checkpoint knows nothing of global tables
 			}
 		}
@@ -263,7 +269,7 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology) error
 	if d.plan, err = topo.Resolve(d.cfg.ApplicationID, counts); err != nil {
 		return err
 	}
-	d.fingerprint = d.plan.Fingerprint()
+	d.fingerprint, d.groupPrint = d.plan.Fingerprint(), inGroup(d.plan)
 	specs := changelog.Topics(d.plan, d.cfg.ReplicationFactor)
 	if d.cfg.Mode == Barrier {
 		specs = []kafka.TopicSpec{{
@@ -302,9 +308,10 @@ func withACLs(err error, application string, topo *topology.Topology) error {
 	return kafka.WithACLs(err, application, readTopics(topo), topo.Sinks())
 }
 
-// readTopics are the external topics that are read, global tables' included.
+// readTopics are the external topics that are read, global tables' included, and
+// patterns as they are.
 func readTopics(topo *topology.Topology) []string {
-	out := append(topo.Inputs(), topo.GlobalTopics()...)
+	out := slices.Concat(topo.Inputs(), topo.GlobalTopics(), topo.Patterns())
 	slices.Sort(out)
 	return slices.Compact(out)
 }

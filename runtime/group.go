@@ -78,7 +78,7 @@ func (g *groupShell) userData() []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return rebalance.AppendMember(nil, rebalance.Member{
-		Instance: g.i.self, Owned: g.owned, Generation: g.generation, Leaving: g.leaving, Fingerprint: g.i.fingerprint,
+		Instance: g.i.self, Owned: g.owned, Generation: g.generation, Leaving: g.leaving, Fingerprint: g.i.groupPrint,
 	})
 }
 
@@ -93,7 +93,7 @@ func (g *groupShell) assign(members []kafka.Member, _ map[string]int32) (map[str
 		if err != nil {
 			return nil, fmt.Errorf("member %s of consumer group %s is not an instance of this application: %w; give one of the two another group or application id", m.MemberID, g.i.cfg.ApplicationID, err)
 		}
-		if all[n] = member; member.Fingerprint == g.i.fingerprint {
+		if all[n] = member; member.Fingerprint == g.i.groupPrint {
 			same = append(same, member)
 		}
 	}
@@ -105,7 +105,7 @@ func (g *groupShell) assign(members []kafka.Member, _ map[string]int32) (map[str
 	if err != nil {
 		return nil, err
 	}
-	assigned := rebalance.Assigned{Fingerprint: g.i.fingerprint}
+	assigned := rebalance.Assigned{Fingerprint: g.i.groupPrint}
 	tasksOf := map[ids.InstanceID][]ids.TaskID{}
 	for _, p := range placed {
 		tasksOf[p.Instance] = p.Tasks
@@ -132,8 +132,8 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 			g.i.loop.post(func() { g.i.end(fmt.Errorf("assignment of consumer group %s: %w", g.i.cfg.ApplicationID, err)) })
 			return
 		}
-		if a.Fingerprint != g.i.fingerprint {
-			g.i.loop.post(func() { g.i.end(g.foreignTopology(a.Fingerprint)) })
+		if a.Fingerprint != g.i.groupPrint {
+			g.i.loop.post(func() { g.i.end(g.i.differs(a.Fingerprint)) })
 			return
 		}
 		g.mu.Lock()
@@ -150,10 +150,6 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 	case kafka.GroupFailed:
 		g.i.loop.post(func() { g.i.end(fmt.Errorf("consumer group %s: %w", g.i.cfg.ApplicationID, e.Err)) })
 	}
-}
-
-func (g *groupShell) foreignTopology(other string) error {
-	return foreignTopology(g.i.cfg.ApplicationID, other, g.i.fingerprint)
 }
 
 func foreignTopology(group, other, own string) error {

@@ -77,7 +77,7 @@ func (g *logGroup) userData() []byte {
 	}
 	slices.SortFunc(owned, ids.TaskID.Compare)
 	return rebalance.AppendMember(nil, rebalance.Member{
-		Instance: g.i.self, Owned: slices.Compact(owned), Generation: g.generation, Fingerprint: g.i.fingerprint,
+		Instance: g.i.self, Owned: slices.Compact(owned), Generation: g.generation, Fingerprint: g.i.groupPrint,
 	})
 }
 
@@ -100,7 +100,7 @@ func (g *logGroup) assign(members []kafka.Member, _ map[string]int32) (map[strin
 		if err != nil {
 			return nil, fmt.Errorf("member %s of consumer group %s is not an instance of this application: %w; give one of the two another group or application id", m.MemberID, g.i.cfg.ApplicationID, err)
 		}
-		if all[n] = member; member.Fingerprint == g.i.fingerprint {
+		if all[n] = member; member.Fingerprint == g.i.groupPrint {
 			same = append(same, member)
 		}
 	}
@@ -117,7 +117,7 @@ func (g *logGroup) assign(members []kafka.Member, _ map[string]int32) (map[strin
 		return nil, err
 	}
 	given := rebalance.Withhold(all, placed)
-	assigned := rebalance.Assigned{Fingerprint: g.i.fingerprint}
+	assigned := rebalance.Assigned{Fingerprint: g.i.groupPrint}
 	for _, m := range same {
 		assigned.Members = append(assigned.Members, m.Instance)
 		assigned.Generation = max(assigned.Generation, m.Generation)
@@ -145,8 +145,8 @@ func (g *logGroup) event(e kafka.GroupEvent) {
 			g.i.post(changelog.EvFatal{Err: fmt.Errorf("assignment of consumer group %s: %w", g.i.cfg.ApplicationID, err)})
 			return
 		}
-		if a.Fingerprint != g.i.fingerprint {
-			g.i.post(changelog.EvFatal{Err: foreignTopology(g.i.cfg.ApplicationID, a.Fingerprint, g.i.fingerprint)})
+		if a.Fingerprint != g.i.groupPrint {
+			g.i.loop.post(func() { g.i.exit(g.i.differs(a.Fingerprint)) })
 			return
 		}
 		g.mu.Lock()

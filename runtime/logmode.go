@@ -73,8 +73,13 @@ func (d *deployment) traceOfBarriers(ctx context.Context) (string, error) {
 }
 
 func (d *deployment) traceOfChangelogs(ctx context.Context, topo *topology.Topology) (string, error) {
-	inputs := topo.Inputs()
+	matched, err := d.matching(ctx, topo, nil)
+	if err != nil {
+		return "", err
+	}
+	inputs := append(topo.Inputs(), matched...)
 	slices.Sort(inputs)
+	inputs = slices.Compact(inputs)
 	found, err := d.admin.DescribeTopics(ctx, false, inputs...)
 	if err != nil {
 		return "", err

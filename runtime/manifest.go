@@ -141,7 +141,7 @@ func (i *instance) storeZero(e barrier.DoStoreZero) {
 		i.retry(ctx, "store checkpoint 0", func(ctx context.Context) error {
 			m := i.newManifest(0, e.Term)
 			var err error
-			if m.External, err = i.firstOffsets(ctx); err != nil {
+			if m.External, err = i.firstOffsets(ctx, i.externalPartitions()); err != nil {
 				return err
 			}
 			if m.Ends, err = i.repartitionEnds(ctx); err != nil {
@@ -163,8 +163,7 @@ func (i *instance) storeZero(e barrier.DoStoreZero) {
 }
 
 // firstOffsets: the group's offsets where there are any, else the reset policy.
-func (i *instance) firstOffsets(ctx context.Context) ([]checkpoint.ExternalOffset, error) {
-	tps := i.externalPartitions()
+func (i *instance) firstOffsets(ctx context.Context, tps []ids.TopicPartition) ([]checkpoint.ExternalOffset, error) {
 	committed, err := i.admin.FetchOffsets(ctx, i.cfg.ApplicationID, tps...)
 	if err != nil {
 		return nil, fmt.Errorf("fetch the group's offsets: %w", err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/topology"
 )
 
 // Reset is what must go so that an application begins as if it had never run:
@@ -43,16 +44,11 @@ func PlanReset(ctx context.Context, brokers []string, application string, log *s
 		return nil, err
 	}
 	for _, name := range all {
-		if internalTopic(application, name) {
+		if strings.HasPrefix(name, application+"-") && topology.InternalName(application, name) {
 			r.Topics = append(r.Topics, name)
 		}
 	}
 	return r, nil
-}
-
-func internalTopic(application, name string) bool {
-	rest, ok := strings.CutPrefix(name, application+"-")
-	return ok && (rest == "control" || strings.HasSuffix(rest, "-changelog") || strings.HasSuffix(rest, "-repartition"))
 }
 
 // Execute deletes the group, which fails while an instance is in it, and then the

@@ -260,6 +260,9 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 			return out, err
 		}
 	}
+	if err := r.lateInputs(t, &out); err != nil {
+		return out, err
+	}
 	if len(i.plan.Subtopologies()[t.Sub].Stores) == 0 {
 		return out, nil
 	}

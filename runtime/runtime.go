@@ -71,9 +71,15 @@ func (r *Runtime) runAll(ctx context.Context) error {
 		return err
 	}
 	if r.cfg.Mode == Changelog {
-		return d.runChangelog(ctx)
+		return d.follow(ctx, r.topo, d.runChangelog)
 	}
-	displaced := newDisplacement(r.cfg.TransactionTimeout)
+	return d.follow(ctx, r.topo, d.runInstances)
+}
+
+// runInstances runs one instance of barrier mode after another: one that was
+// declared dead is followed by a new one.
+func (d *deployment) runInstances(ctx context.Context) error {
+	displaced := newDisplacement(d.cfg.TransactionTimeout)
 	for {
 		err := d.runInstance(ctx)
 		if !errors.Is(err, errBecomeNew) {
@@ -85,7 +91,7 @@ func (r *Runtime) runAll(ctx context.Context) error {
 		if err := displaced.again(time.Now(), d.stateDir, err); err != nil {
 			return err
 		}
-		r.status.set(Joining, nil)
+		d.status.set(Joining, nil)
 	}
 }
 

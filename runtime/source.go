@@ -169,19 +169,24 @@ func short(s string) string {
 }
 
 // withDifferences adds to the refusal of a topology what differs: the operators
-// and serdes of the last checkpoint that this one lacks or reads otherwise.
+// and serdes of the last checkpoint that this one lacks or reads otherwise, and
+// topics that a pattern found since and that need more tasks.
 func (i *instance) withDifferences(err error) error {
 	var other *barrier.TopologyError
-	if !errors.As(err, &other) || other.Last.Manifest == "" || i.catalog == nil {
+	if !errors.As(err, &other) || other.Last.Manifest == "" {
 		return err
+	}
+	catalog := i.catalog
+	if catalog == nil { // refused before it took part in the life
+		catalog = checkpoint.NewCatalog(i.cfg.Store, checkpoint.Names{App: i.cfg.ApplicationID}, checkpoint.Retry{})
 	}
 	ctx, cancel := context.WithTimeout(i.ctx, 10*time.Second)
 	defer cancel()
-	m, lerr := i.catalog.Load(ctx, other.Last.Manifest)
+	m, lerr := catalog.Load(ctx, other.Last.Manifest)
 	if lerr != nil {
 		return err // the refusal stands without the details
 	}
-	if diff := i.checkState(m); diff != nil {
+	if diff := errors.Join(i.checkState(m), i.grown(m)); diff != nil {
 		return fmt.Errorf("%w; what differs: %w", err, diff)
 	}
 	return err

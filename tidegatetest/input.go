@@ -26,7 +26,7 @@ type Input[K, V any] struct {
 // reads with.
 func (d *Driver) Input[K, V any](topic string, ks serde.Serde[K], vs serde.Serde[V]) *Input[K, V] {
 	d.t.Helper()
-	read := append(d.graph.Inputs(), d.graph.GlobalTopics()...)
+	read := append(d.in.Resolved().Inputs(), d.graph.GlobalTopics()...)
 	switch {
 	case ks == nil || vs == nil:
 		d.t.Fatalf("Input(%q): a serde is nil", topic)

@@ -27,7 +27,8 @@ type config struct {
 func WithPartitions(n int32) Option { return func(c *config) { c.partitions = n } }
 
 // WithTopic sets the partition count of one topic. Topics that only records name
-// (Stream.ToDynamic) exist if they are declared in this way.
+// (Stream.ToDynamic) or that a pattern shall match (Builder.StreamPattern) exist
+// if they are declared in this way.
 func WithTopic(topic string, partitions int32) Option {
 	return func(c *config) { c.topics[topic] = partitions }
 }

@@ -48,7 +48,7 @@ func (b *Builder) Add(n Node) *Node {
 	for _, t := range n.Topics {
 		b.checkTopic(n.Site, t)
 	}
-	if n.Kind == Source && len(n.Topics) == 0 {
+	if n.Kind == Source && len(n.Topics) == 0 && n.Pattern == nil {
 		b.Errorf(n.Site, "a stream without topics: name at least one")
 	}
 	if n.Kind == Sink && n.SinkTopic != "" {
@@ -128,7 +128,7 @@ func (b *Builder) Build() (*Topology, error) {
 	errs = t.propagateOld()
 	t.divide()
 	t.findCycles()
-	if err := errors.Join(append(errs, t.checkSources()...)...); err != nil {
+	if err := errors.Join(append(errs, checkSources(t.nodes, (*Node).named)...)...); err != nil {
 		return nil, err
 	}
 	return t, nil

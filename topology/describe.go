@@ -22,6 +22,9 @@ func (r *Resolved) Describe() string {
 	text := r.describe(r.ApplicationID, func(s *Repartition) string {
 		return fmt.Sprintf("%d partitions", r.steps[s.Name])
 	}, r.tasks)
+	if len(r.matched) > 0 {
+		text += "Topics found by pattern\n  " + strings.Join(r.Matched(), ", ") + "\n"
+	}
 	return text + "Fingerprint: " + r.Fingerprint() + "\n"
 }
 
@@ -84,7 +87,11 @@ func (t *Topology) describeNode(b *strings.Builder, app string, n *Node) {
 	fmt.Fprintf(b, "  %s", n.Label())
 	switch n.Kind {
 	case Source:
-		fmt.Fprintf(b, " (topic %s)", strings.Join(n.Topics, ", "))
+		if n.Pattern != nil {
+			fmt.Fprintf(b, " (topics matching %s)", n.Pattern.Text)
+		} else {
+			fmt.Fprintf(b, " (topic %s)", strings.Join(n.Topics, ", "))
+		}
 		if n.Reset != ResetDefault {
 			fmt.Fprintf(b, " from %s", n.Reset)
 		}

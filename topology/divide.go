@@ -48,7 +48,13 @@ func (t *Topology) Stores() []*Store {
 	return out
 }
 
-// Inputs returns the external topics that the topology reads, sorted.
+// external reports whether the subtopology reads any external topic.
+func (s *Subtopology) external() bool {
+	return len(s.Topics) > 0 || slices.ContainsFunc(s.Nodes, func(n *Node) bool { return n.Pattern != nil })
+}
+
+// Inputs returns the external topics that the topology reads by name, sorted; a
+// Resolved knows those of patterns, too.
 func (t *Topology) Inputs() []string {
 	return t.topics(func(n *Node) []string { return n.Topics })
 }
@@ -159,6 +165,7 @@ func (t *Topology) divide() {
 			joinBy(byStore, s, n.ID)
 		}
 	}
+	t.joinPatterns(u)
 	number := map[int]int32{}
 	t.subOf = make([]int32, len(t.nodes))
 	for _, n := range t.nodes {
@@ -247,7 +254,7 @@ func (t *Topology) findCycles() {
 	// the user built a loop that nothing feeds; it is walked last.
 	for _, external := range []bool{true, false} {
 		for _, s := range t.subs {
-			if (len(s.Topics) > 0) == external && state[s.Number] == 0 {
+			if s.external() == external && state[s.Number] == 0 {
 				walk(s.Number)
 			}
 		}

@@ -35,6 +35,8 @@
 //  4. Cycle channels (R9) are the back edges of a depth-first walk over the
 //     subtopologies from those with external inputs in number order, edges in
 //     the order of reader and topic. They are part of the fingerprint.
+//  5. The fingerprint holds the patterns of sources and not the topics that they
+//     matched; a Resolved reads the same topics for as long as it lives.
 //
 // # What it does not do
 //

@@ -61,6 +61,9 @@ func (t *Topology) draw(app string) *picture {
 	return p
 }
 
+// patternKey before a pattern cannot begin a topic's name.
+const patternKey = "/"
+
 const dynamicTopic = "" // where each record names its topic
 
 func (t *Topology) drawTopics(app string, p *picture) map[string]string {
@@ -81,6 +84,9 @@ func (t *Topology) drawTopics(app string, p *picture) map[string]string {
 		}
 		add(name, label, false)
 	}
+	for _, text := range t.Patterns() {
+		add(patternKey+text, "topics matching "+text, false)
+	}
 	for _, r := range t.Repartitions() {
 		add(r.TopicName(app), r.TopicName(app), true)
 	}
@@ -94,6 +100,9 @@ func (t *Topology) arrowsOf(n *Node, app string, topics, stores map[string]strin
 	me := nodeID(n)
 	for _, topic := range n.Topics {
 		out = append(out, arrow{from: topics[topic], to: me})
+	}
+	if n.Pattern != nil {
+		out = append(out, arrow{from: topics[patternKey+n.Pattern.Text], to: me})
 	}
 	switch n.Kind {
 	case RepartitionSource:

@@ -87,6 +87,8 @@ type Node struct {
 
 	// Topics are the external topics of a Source.
 	Topics []string
+	// Pattern finds the topics of a Source by name; Topics is empty then.
+	Pattern *Pattern
 	// Reset is a Source's offset reset.
 	Reset OffsetReset
 	// Timestamps says how a Source finds event times; nil takes the records'.

@@ -20,10 +20,11 @@ type Resolved struct {
 	*Topology
 	ApplicationID string
 
-	steps map[string]int32 // partitions of repartition steps
-	tops  map[string]int32 // partitions of external topics
-	tasks []int32          // by subtopology
-	bound []*Subtopology
+	steps   map[string]int32 // partitions of repartition steps
+	matched map[int][]string // topics of patterns, by node id
+	tops    map[string]int32 // partitions of external topics
+	tasks   []int32          // by subtopology
+	bound   []*Subtopology
 }
 
 // InternalTopic is a repartition topic to create or verify.
@@ -45,7 +46,7 @@ type Channel struct {
 // missing topic and every pair of topics that must be, and are not,
 // co-partitioned.
 func (t *Topology) Resolve(applicationID string, partitions map[string]int32) (*Resolved, error) {
-	r := &Resolved{Topology: t, ApplicationID: applicationID, steps: map[string]int32{}, tops: map[string]int32{}}
+	r := &Resolved{Topology: t, ApplicationID: applicationID, steps: map[string]int32{}, tops: map[string]int32{}, matched: map[int][]string{}}
 	var errs []error
 	if err := checkName(applicationID); err != nil {
 		errs = append(errs, fmt.Errorf("application id %q: %w", applicationID, err))
@@ -56,10 +57,13 @@ func (t *Topology) Resolve(applicationID string, partitions map[string]int32) (*
 		}
 	}
 	errs = append(errs, r.takeTopics(partitions)...)
+	errs = append(errs, r.takeMatches(partitions)...)
+	errs = append(errs, r.checkMatches()...)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	groups := t.coPartitions()
+	r.bind()
+	groups := r.coPartitions()
 	r.fillSteps(groups)
 	errs = append(errs, r.checkSteps()...)
 	errs = append(errs, r.checkGroups(groups)...)
@@ -67,11 +71,6 @@ func (t *Topology) Resolve(applicationID string, partitions map[string]int32) (*
 		return nil, errors.Join(errs...)
 	}
 	r.countTasks()
-	for _, s := range t.subs {
-		c := *s
-		c.resolved = r
-		r.bound = append(r.bound, &c)
-	}
 	return r, nil
 }
 
@@ -124,7 +123,7 @@ func (i input) compare(o input) int {
 
 // feeding returns the inputs whose records reach a node within its
 // subtopology, through data or through tables it reads.
-func feeding(n *Node) []input {
+func (r *Resolved) feeding(n *Node) []input {
 	var out []input
 	seen := map[*Node]bool{}
 	var walk func(n *Node)
@@ -133,7 +132,7 @@ func feeding(n *Node) []input {
 			return
 		}
 		seen[n] = true
-		for _, topic := range n.Topics {
+		for _, topic := range r.SourceTopics(n) {
 			out = append(out, input{topic: topic, node: n})
 		}
 		if n.Kind == RepartitionSource {
@@ -159,13 +158,13 @@ type group struct {
 }
 
 // coPartitions returns the groups, merged where they share a topic.
-func (t *Topology) coPartitions() []group {
+func (r *Resolved) coPartitions() []group {
 	var groups []group
-	for _, n := range t.nodes {
+	for _, n := range r.nodes {
 		if !n.KeyedState {
 			continue
 		}
-		g := group{feeding(n), n}
+		g := group{r.feeding(n), n}
 		if len(g.inputs) < 2 {
 			continue
 		}
@@ -242,7 +241,7 @@ func (r *Resolved) guess(s *Repartition, g group, partial bool) int32 {
 		if n.Kind != RepartitionSink || !slices.Contains(members, n.Step) {
 			continue
 		}
-		for _, in := range feeding(n) {
+		for _, in := range r.feeding(n) {
 			c := r.count(in)
 			if c == 0 && !partial {
 				return 0
@@ -294,8 +293,8 @@ func (r *Resolved) inputName(in input) string {
 }
 
 func (r *Resolved) countTasks() {
-	r.tasks = make([]int32, len(r.subs))
-	for i, s := range r.subs {
+	r.tasks = make([]int32, len(r.bound))
+	for i, s := range r.bound {
 		for _, topic := range s.Topics {
 			r.tasks[i] = max(r.tasks[i], r.tops[topic])
 		}
@@ -347,7 +346,7 @@ func (r *Resolved) InternalTopics() []InternalTopic {
 // repartition partitions, each sorted. All have the task's partition number;
 // of topics with fewer partitions the task reads none.
 func (r *Resolved) TaskInputs(t ids.TaskID) (external, internal []ids.TopicPartition) {
-	s := r.subs[t.Sub]
+	s := r.bound[t.Sub]
 	for _, topic := range s.Topics {
 		if t.Partition < r.tops[topic] {
 			external = append(external, ids.TopicPartition{Topic: topic, Partition: t.Partition})
@@ -390,7 +389,7 @@ func (r *Resolved) Channels(topic string) []Channel {
 
 // Reader returns the subtopology that reads a topic, external or internal.
 func (r *Resolved) Reader(topic string) (sub int32, ok bool) {
-	for _, s := range r.subs {
+	for _, s := range r.bound {
 		if slices.Contains(s.Topics, topic) {
 			return s.Number, true
 		}
@@ -405,7 +404,8 @@ func (r *Resolved) Reader(topic string) (sub int32, ok bool) {
 
 // Fingerprint identifies what checkpoints and channels depend on: inputs,
 // repartition steps, stores, their serdes, partition counts, and how
-// subtopologies hang together. Stateless steps, sinks and the application id
+// subtopologies hang together. Of a source by pattern it holds the pattern, not
+// the topics that it matched. Stateless steps, sinks and the application id
 // are not in it. It is 32 hexadecimal digits.
 func (r *Resolved) Fingerprint() string {
 	var b strings.Builder
@@ -414,6 +414,11 @@ func (r *Resolved) Fingerprint() string {
 		fmt.Fprintf(&b, "sub %d tasks %d\n", s.Number, r.tasks[s.Number])
 		for _, topic := range s.Topics {
 			fmt.Fprintf(&b, "in %q %d\n", topic, r.tops[topic])
+		}
+		for _, n := range s.Nodes {
+			if n.Pattern != nil {
+				fmt.Fprintf(&b, "pattern %q\n", n.Pattern.Text)
+			}
 		}
 		for _, name := range s.Steps {
 			st := r.step(name)

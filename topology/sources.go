@@ -7,8 +7,12 @@ import (
 
 // Reset returns the offset reset of an external input.
 func (t *Topology) Reset(topic string) OffsetReset {
-	for _, n := range t.nodes {
-		if n.Reset != ResetDefault && slices.Contains(n.Topics, topic) {
+	return resetOf(t.nodes, (*Node).named, topic)
+}
+
+func resetOf(nodes []*Node, topics func(*Node) []string, topic string) OffsetReset {
+	for _, n := range nodes {
+		if n.Reset != ResetDefault && slices.Contains(topics(n), topic) {
 			return n.Reset
 		}
 	}
@@ -18,8 +22,12 @@ func (t *Topology) Reset(topic string) OffsetReset {
 // IdleMs returns the idle timeout of an external input, 0 for the
 // application's.
 func (t *Topology) IdleMs(topic string) int64 {
-	for _, n := range t.nodes {
-		if n.IdleMs > 0 && slices.Contains(n.Topics, topic) {
+	return idleOf(t.nodes, (*Node).named, topic)
+}
+
+func idleOf(nodes []*Node, topics func(*Node) []string, topic string) int64 {
+	for _, n := range nodes {
+		if n.IdleMs > 0 && slices.Contains(topics(n), topic) {
 			return n.IdleMs
 		}
 	}
@@ -28,11 +36,11 @@ func (t *Topology) IdleMs(topic string) int64 {
 
 // checkSources refuses sources of one topic that do not agree on how it is
 // read: it is read once for all of them.
-func (t *Topology) checkSources() []error {
+func checkSources(nodes []*Node, topics func(*Node) []string) []error {
 	var errs []error
 	readers := map[string][]*Node{}
-	for _, n := range t.nodes {
-		for _, topic := range n.Topics {
+	for _, n := range nodes {
+		for _, topic := range topics(n) {
 			for _, o := range readers[topic] {
 				errs = append(errs, disagree(topic, o, n)...)
 			}
@@ -60,6 +68,8 @@ func disagree(topic string, a, b *Node) []error {
 	}
 	return errs
 }
+
+func (n *Node) named() []string { return n.Topics }
 
 // id of nil is that of the records' own timestamps.
 func (t *Timestamps) id() any {
