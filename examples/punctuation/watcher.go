@@ -20,12 +20,6 @@ type status struct {
 	Silent bool  `json:"silent"` // an alert was sent
 }
 
-// sensorStatus is an entry of the store.
-type sensorStatus struct {
-	sensor string
-	status status
-}
-
 // lastReading is the store of the sensors. A field of the processor would not
 // do: it would be empty after a restart.
 var lastReading = tidegate.KeyValueStore("last-reading", serde.String(), serde.JSON[status]())
@@ -69,27 +63,26 @@ func (w *watcher) Process(sensor string, _ tidegate.Opt[string]) error {
 }
 
 // look is the punctuation: now is stream time, in milliseconds since the epoch.
+// It may change the store while it goes through it.
 func (w *watcher) look(now int64) error {
-	var silent []sensorStatus
+	var failed error
 	err := w.sensors.All(func(sensor string, s status) bool {
 		if !s.Silent && now-s.Last >= patience.Milliseconds() {
-			silent = append(silent, sensorStatus{sensor, s})
+			failed = w.report(sensor, s)
 		}
-		return true
+		return failed == nil
 	})
 	if err != nil {
 		return err
 	}
-	// The store must not be changed while it is read, so this is a second loop.
-	for _, s := range silent {
-		text := "is silent since " + time.UnixMilli(s.status.Last).UTC().Format(time.TimeOnly)
-		if err := w.ctx.Forward(s.sensor, text); err != nil {
-			return err
-		}
-		s.status.Silent = true
-		if err := w.sensors.Put(s.sensor, s.status); err != nil {
-			return err
-		}
+	return failed
+}
+
+// report sends an alert and remembers that it was sent.
+func (w *watcher) report(sensor string, s status) error {
+	s.Silent = true
+	if err := w.sensors.Put(sensor, s); err != nil {
+		return err
 	}
-	return nil
+	return w.ctx.Forward(sensor, "is silent since "+time.UnixMilli(s.Last).UTC().Format(time.TimeOnly))
 }
