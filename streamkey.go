@@ -51,7 +51,7 @@ func (s *Stream[K, V]) Print(w io.Writer, label string) {
 // FilterNot is the table of the rows for which f is false; see Filter.
 func (t *Table[K, V]) FilterNot(f func(K, V) bool) *Table[K, V] {
 	keep := func(k K, v V) bool { return !f(k, v) }
-	return t.view("table-filter-not", here(), f == nil, operators.TableFilter(keep), operators.TableFilterGetter(t.n, keep))
+	return t.filtered("table-filter-not", here(), f == nil, keep)
 }
 
 // MapValuesWithKey is MapValues whose function sees the key.
@@ -60,6 +60,5 @@ func (t *Table[K, V]) MapValuesWithKey[V2 any](f func(K, V) V2, vs ...serde.Serd
 	v2 := last(t.b, site, "MapValuesWithKey", "value", vs)
 	fr := viewNode(t.from, "table-map-values", site, f == nil,
 		operators.TableMapValuesWithKey(f), operators.TableMapValuesWithKeyGetter(t.n, f))
-	fr = fr.lose("MapValuesWithKey", site, false, v2 == nil)
-	return &Table[K, V2]{from: fr, ks: t.ks, vs: v2, closeAt: t.closeAt}
+	return mapped(t, fr.lose("MapValuesWithKey", site, false, v2 == nil), f, v2)
 }

@@ -51,16 +51,18 @@ func (t *Table[K, V]) ToStream() *Stream[K, V] {
 // own: it is computed from this table's. A change to a row that is not in it
 // gives a tombstone downstream.
 func (t *Table[K, V]) Filter(f func(K, V) bool) *Table[K, V] {
-	out := t.view("table-filter", here(), f == nil, operators.TableFilter(f), operators.TableFilterGetter(t.n, f))
-	if t.history > 0 {
-		out.n.AsOf = operators.TableFilterAsOf(t.n, f)
-	}
-	return out
+	return t.filtered("table-filter", here(), f == nil, f)
 }
 
-func (t *Table[K, V]) view(op string, site topology.Site, missing bool, fac operators.Factory, get operators.GetterFactory) *Table[K, V] {
-	f := viewNode(t.from, op, site, missing, fac, get)
-	return &Table[K, V]{from: f, ks: t.ks, vs: t.vs, closeAt: t.closeAt, history: t.history}
+// filtered is the table of the rows for which keep is true.
+func (t *Table[K, V]) filtered(op string, site topology.Site, missing bool, keep func(K, V) bool) *Table[K, V] {
+	f := viewNode(t.from, op, site, missing, operators.TableFilter(keep), operators.TableFilterGetter(t.n, keep))
+	if t.history > 0 {
+		f.n.AsOf = operators.TableFilterAsOf(t.n, keep)
+	}
+	out := *t
+	out.from = f
+	return &out
 }
 
 // MapValues is the table with each value replaced. It has no store of its own:
@@ -71,11 +73,18 @@ func (t *Table[K, V]) MapValues[V2 any](f func(V) V2, vs ...serde.Serde[V2]) *Ta
 	v2 := last(t.b, site, "MapValues", "value", vs)
 	fr := viewNode(t.from, "table-map-values", site, f == nil,
 		operators.TableMapValues[K](f), operators.TableMapValuesGetter[K](t.n, f))
-	fr = fr.lose("MapValues", site, false, v2 == nil)
+	return mapped(t, fr.lose("MapValues", site, false, v2 == nil), func(_ K, v V) V2 { return f(v) }, v2)
+}
+
+// mapped is the table whose values a step replaces; f does it for rows of earlier
+// times.
+func mapped[K, V, V2 any](t *Table[K, V], step from, f func(K, V) V2, v2 serde.Serde[V2]) *Table[K, V2] {
 	if t.history > 0 {
-		fr.n.AsOf = operators.TableMapValuesAsOf[K](t.n, f)
+		step.n.AsOf = operators.TableMapValuesAsOf(t.n, f)
 	}
-	return &Table[K, V2]{from: fr, ks: t.ks, vs: v2, closeAt: t.closeAt, history: t.history}
+	return &Table[K, V2]{
+		from: step, ks: t.ks, vs: v2, closeAt: t.closeAt, history: t.history, grace: t.grace, waits: t.waits,
+	}
 }
 
 func viewNode(f from, op string, site topology.Site, missing bool, fac operators.Factory, get operators.GetterFactory) from {

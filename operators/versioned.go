@@ -147,7 +147,7 @@ func TableFilterAsOf[K, V any](parent *topology.Node, f func(K, V) bool) AsOfFac
 }
 
 // TableMapValuesAsOf is the look-up of a mapped versioned table.
-func TableMapValuesAsOf[K, V, V2 any](parent *topology.Node, f func(V) V2) AsOfFactory {
+func TableMapValuesAsOf[K, V, V2 any](parent *topology.Node, f func(K, V) V2) AsOfFactory {
 	return func(b *Build) (any, error) {
 		get, err := asOf[K, V](b, parent)
 		if err != nil {
@@ -159,7 +159,7 @@ func TableMapValuesAsOf[K, V, V2 any](parent *topology.Node, f func(V) V2) AsOfF
 				var zero V2
 				return zero, 0, false, err
 			}
-			return f(v), ts, true, nil
+			return f(k, v), ts, true, nil
 		}), nil
 	}
 }
