@@ -9,8 +9,10 @@ import (
 // WindowKey makes the key type of a windowed table from a key and a window.
 // ByWindow is the usual one; a user's own type needs its own WindowKey.
 type WindowKey[K, WK any] struct {
+	// Make and Split are each other's inverse.
 	Make  func(K, Window) WK
 	Split func(WK) (K, Window)
+	// Serde writes the key where it reaches a topic.
 	Serde serde.Serde[WK]
 }
 

@@ -1,5 +1,5 @@
 // Command dedup lets each payment through once, however often it is sent within
-// an hour: a processor with a window store.
+// an hour: a processor with a store whose entries expire.
 package main
 
 import (
