@@ -20,7 +20,7 @@ MODE     ?= barrier
 ARGS     ?=
 
 # Packages whose goroutines meet: these run a second time under the race detector.
-RACE_DIRS := barrier checkpoint internal/kafka rebalance runtime state tasks transactions
+RACE_DIRS := barrier changelog checkpoint internal/kafka rebalance runtime state tasks transactions
 RACE_PKGS := $(foreach d,$(RACE_DIRS),$(if $(wildcard $(d)/*.go),./$(d)/...))
 
 # All tests of real servers of one module share the machine: a few minutes when

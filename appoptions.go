@@ -105,6 +105,15 @@ func WithCommitInterval(d time.Duration) Option {
 // (Kafka Streams' num.standby.replicas). All instances should say the same.
 func WithStandbys(n int) Option { return func(c *runtime.Config) { c.Standbys = n } }
 
+// WithoutChangelog names stores that have no changelog in changelog mode. Such a
+// store is empty whenever its task starts, on whatever instance: only for what
+// may be forgotten, as a cache (Kafka Streams' withLoggingDisabled). It has no
+// effect in barrier mode, where checkpoints hold all stores. All instances must
+// say the same.
+func WithoutChangelog(stores ...string) Option {
+	return func(c *runtime.Config) { c.Unlogged = append(c.Unlogged, stores...) }
+}
+
 // WithUncommittedBytes bounds the state changes that wait in memory for a commit
 // in changelog mode, of all tasks of the instance together; the default is
 // 64 MiB. Above it an interval ends early (Kafka Streams'

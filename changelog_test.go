@@ -1,6 +1,7 @@
 package tidegate_test
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"testing"
@@ -187,5 +188,38 @@ func TestOtherMode(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		app.end()
+	}
+}
+
+// A store that is no store is refused; one without a changelog has no topic.
+func TestWithoutChangelog(t *testing.T) {
+	c := newCluster(t, map[string]int32{"in": 1, "out": 1})
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	topo := counting(t, "in", "out")
+	err := c.logApp(topo, "a", tidegate.WithoutChangelog("typo")).Run(ctx)
+	if err == nil || !strings.Contains(err.Error(), `WithoutChangelog("typo")`) || !strings.Contains(err.Error(), "counts") {
+		t.Fatalf("error %v", err)
+	}
+	out, err := c.client.Read("out", 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	for round := range 2 { // counts begin anew with each start
+		if err := c.client.Produce(ctx, "in", words(50, 5, 1)); err != nil {
+			t.Fatal(err)
+		}
+		app := launch(ctx, t, c.logApp(topo, "a", tidegate.WithoutChangelog("counts")))
+		await(ctx, t, out, 50*(round+1), app)
+		app.end()
+	}
+	list := out.All()[0]
+	if first, last := list[49].Value, list[99].Value; !bytes.Equal(first, last) {
+		t.Errorf("the last counts of the two runs are %x and %x", first, last)
+	}
+	found, err := c.client.K.Admin().DescribeTopics(ctx, false, "app-counts-changelog")
+	if err != nil || found["app-counts-changelog"].Exists {
+		t.Errorf("the store has a changelog topic: %v", err)
 	}
 }

@@ -29,7 +29,7 @@ type StoreSpec struct {
 	Topic     [16]byte // the topic's id
 	// Expires: range deletions are not logged; see topics.go.
 	Expires bool
-	// Unlogged: the store has no changelog.
+	// Unlogged: the store has no changelog, and is empty whenever its task starts.
 	Unlogged bool
 }
 

@@ -10,14 +10,14 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	// Done: it is so.
+	// Done says: it is so.
 	Done Verdict = iota
-	// NextGeneration: the group's generation moved on since the request; nothing
+	// NextGeneration says: the group's generation moved on since the request; nothing
 	// was stored.
 	NextGeneration
-	// NotMember: the group does not hold this member any more.
+	// NotMember says: the group does not hold this member any more.
 	NotMember
-	// Lost: anything else: the interval is given up. Whether its transaction was
+	// Lost says: anything else: the interval is given up. Whether its transaction was
 	// committed need not be known, since the tasks start again from what is.
 	Lost
 )
@@ -29,39 +29,39 @@ type TaskRun struct {
 }
 
 type (
-	// EvTick: the clock. Dirty says that tasks did something since the last
+	// EvTick is the clock. Dirty says that tasks did something since the last
 	// commit point.
 	EvTick struct{ Dirty bool }
-	// EvHurry: too much waits for the commit; do not wait for the interval.
+	// EvHurry says: too much waits for the commit; do not wait for the interval.
 	EvHurry struct{}
-	// EvAssigned: the group began a generation and gave these tasks.
+	// EvAssigned says: the group began a generation and gave these tasks.
 	EvAssigned struct {
 		Member     string
 		Generation int32
 		Tasks      []ids.TaskID
 		Instances  []ids.InstanceID // all members
 	}
-	// EvDropped: the group dropped this member.
+	// EvDropped says: the group dropped this member.
 	EvDropped struct{}
-	// EvRunning: a started task processes records.
+	// EvRunning says: a started task processes records.
 	EvRunning struct{ TaskRun }
-	// EvClosed: a task let go of everything.
+	// EvClosed says: a task let go of everything.
 	EvClosed struct{ TaskRun }
-	// EvPassed: a task passed commit point N. Moved says that its offsets did.
+	// EvPassed says: a task passed commit point N. Moved says that its offsets did.
 	EvPassed struct {
 		TaskRun
 		N     ids.CheckpointID
 		Moved bool
 	}
-	// EvWrote: something was written in interval N.
+	// EvWrote says: something was written in interval N.
 	EvWrote struct{ N ids.CheckpointID }
-	// EvFlushed: all records of interval N are acknowledged.
+	// EvFlushed says: all records of interval N are acknowledged.
 	EvFlushed struct {
 		N       ids.CheckpointID
 		Verdict Verdict
 		Err     error
 	}
-	// EvOffsets: the answer to the offsets of interval N, which were sent as a
+	// EvOffsets is the answer to the offsets of interval N, which were sent as a
 	// member of Generation.
 	EvOffsets struct {
 		N          ids.CheckpointID
@@ -69,17 +69,17 @@ type (
 		Verdict    Verdict
 		Err        error
 	}
-	// EvEnded: the answer to the end of the transaction of interval N.
+	// EvEnded is the answer to the end of the transaction of interval N.
 	EvEnded struct {
 		N       ids.CheckpointID
 		Verdict Verdict
 		Err     error
 	}
-	// EvFailed: a task or producer failed in a way that another start may mend.
+	// EvFailed says: a task or producer failed in a way that another start may mend.
 	EvFailed struct{ Err error }
-	// EvFatal: nothing mends it.
+	// EvFatal says: nothing mends it.
 	EvFatal struct{ Err error }
-	// EvShutdown: the user wants to stop.
+	// EvShutdown says: the user wants to stop.
 	EvShutdown struct{}
 )
 

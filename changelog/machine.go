@@ -97,7 +97,6 @@ type Machine struct {
 	wrote      bool
 	moved      bool
 	usedGen    int32
-	fresh      bool // the next transaction is at hand
 	setbacks   int
 	startAgain int64 // not before; 0: at any time
 	released   bool  // a task was closed that is not ours any more: join again

@@ -45,6 +45,10 @@ func (e *Engine) Restore(ctx context.Context, f *kafka.Fetcher, bounds map[strin
 	out.Empty = true
 	for _, spec := range e.specs {
 		if spec.Unlogged {
+			// What is there is of a run that others may have followed.
+			if err := e.stores[spec.Name].below.DeleteRange(nil, nil); err != nil {
+				return out, fmt.Errorf("empty store %q: %w", spec.Name, err)
+			}
 			continue
 		}
 		b, ok := bounds[spec.Name]

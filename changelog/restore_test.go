@@ -190,3 +190,43 @@ func TestRestoreClosedInTheMiddle(t *testing.T) {
 	}
 	b.check(e, 20, "two")
 }
+
+// A store without a changelog is empty after a start; the other one is not.
+func TestRestoreEmptiesUnlogged(t *testing.T) {
+	b := newBench(t)
+	b.transaction("a", "one", 10, "commit")
+	m, err := memory.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := m.Store("cache")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Set([]byte("k"), []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	e, err := changelog.NewEngine(m, []changelog.StoreSpec{{Name: "s", Changelog: b.tp}, {Name: "cache", Unlogged: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := e.Restore(b.ctx(), b.f, b.bounds()); err != nil {
+		t.Fatal(err)
+	}
+	b.check(e, 10, "one")
+	if _, ok, err := kv.Get([]byte("k")); ok || err != nil {
+		t.Fatalf("the unlogged store still holds its entry: %v", err)
+	}
+	// Nothing of it goes to a changelog: there is no log to take it.
+	cache, err := e.Store("cache")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cache.Set([]byte("k"), []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if err := cache.DeleteRange(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -35,12 +35,15 @@ func Expires(s *topology.Store) bool {
 	return s.SizeMs > 0 && slices.Contains(expiring, s.Format)
 }
 
-// Topics are the changelog topics of a topology, one per store, with one
-// partition per task of the store's subtopology.
-func Topics(plan *topology.Resolved, replication int16) []kafka.TopicSpec {
+// Topics are the changelog topics of a topology, one per store but those that are
+// not logged, with one partition per task of the store's subtopology.
+func Topics(plan *topology.Resolved, replication int16, unlogged []string) []kafka.TopicSpec {
 	var out []kafka.TopicSpec
 	for _, sub := range plan.Subtopologies() {
 		for _, s := range sub.Stores {
+			if slices.Contains(unlogged, s.Name) {
+				continue
+			}
 			configs := kafka.InternalConfigs(recordBytes)
 			configs["cleanup.policy"] = "compact"
 			configs["delete.retention.ms"] = ms(TombstonesKept.Milliseconds())

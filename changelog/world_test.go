@@ -373,7 +373,7 @@ func (w *world) chaos(calm bool) {
 // whatever happens to instances, group and answers; and at quiet times all tasks
 // go on.
 func TestMachineWorld(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(60) {
 		w := newWorld(t, seed)
 		for range 3 {
 			w.spawn()

@@ -95,6 +95,8 @@ type Config struct {
 	// Standbys is how many instances follow the state of each task in changelog
 	// mode, beside the one that runs it.
 	Standbys int
+	// Unlogged are stores without a changelog.
+	Unlogged []string
 	// UncommittedBytes bounds the changes of stores that wait for a commit.
 	UncommittedBytes int64 // 64 MiB
 

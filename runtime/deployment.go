@@ -269,8 +269,11 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology, match
 	if d.plan, err = topo.Resolve(d.cfg.ApplicationID, counts); err != nil {
 		return err
 	}
+	if err := d.checkUnlogged(); err != nil {
+		return err
+	}
 	d.fingerprint, d.groupPrint = d.plan.Fingerprint(), inGroup(d.plan)
-	specs := changelog.Topics(d.plan, d.cfg.ReplicationFactor)
+	specs := changelog.Topics(d.plan, d.cfg.ReplicationFactor, d.cfg.Unlogged)
 	if d.cfg.Mode == Barrier {
 		specs = []kafka.TopicSpec{{
 			Name: d.controlTopic, Partitions: 1, Replication: d.cfg.ReplicationFactor, Configs: kafka.InternalConfigs(controlRecordBytes),

@@ -21,7 +21,8 @@ var ErrOtherMode = errors.New("the application's state was written in another mo
 // control log is its trace, in changelog mode the metadata of committed offsets.
 // The two keep state and offsets in places that do not know of each other.
 func (d *deployment) checkMode(ctx context.Context, topo *topology.Topology) error {
-	trace, err := "", error(nil)
+	var trace string
+	var err error
 	other := Barrier
 	if d.cfg.Mode == Changelog {
 		trace, err = d.traceOfBarriers(ctx)
@@ -115,6 +116,20 @@ func (c Config) validateChangelog(bad func(format string, args ...any)) {
 	if c.RestoreFrom != nil {
 		bad("RestoreFrom(%d) goes back to a checkpoint, and WithMode(Changelog) has none: use WithMode(Barrier), or leave it out", *c.RestoreFrom)
 	}
+}
+
+// checkUnlogged refuses names that are no store's, in either mode.
+func (d *deployment) checkUnlogged() error {
+	var names []string
+	for _, s := range d.plan.Stores() {
+		names = append(names, s.Name)
+	}
+	for _, name := range d.cfg.Unlogged {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("WithoutChangelog(%q): the topology has no such store, it has %q", name, names)
+		}
+	}
+	return nil
 }
 
 // checkTransactionTimeout compares the transaction timeout with what it must

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tidegate/tidegate/barrier"
@@ -183,7 +184,7 @@ func (i *logInstance) openTask(ctx context.Context, t ids.TaskID, log changelog.
 func (i *logInstance) storeSpecs(t ids.TaskID) (out []changelog.StoreSpec) {
 	for _, s := range i.plan.Subtopologies()[t.Sub].Stores {
 		tp := changelog.Partition(i.cfg.ApplicationID, s.Name, t)
-		out = append(out, changelog.StoreSpec{Name: s.Name, Changelog: tp, Topic: i.topicIDs[tp.Topic], Expires: changelog.Expires(s)})
+		out = append(out, changelog.StoreSpec{Name: s.Name, Changelog: tp, Topic: i.topicIDs[tp.Topic], Expires: changelog.Expires(s), Unlogged: slices.Contains(i.cfg.Unlogged, s.Name)})
 	}
 	return out
 }
@@ -248,6 +249,9 @@ func (i *logInstance) boundsOf(ctx context.Context, e *changelog.Engine) (map[st
 	var tps []ids.TopicPartition
 	for _, tp := range logs {
 		tps = append(tps, tp)
+	}
+	if len(tps) == 0 {
+		return nil, nil
 	}
 	var starts, ends map[ids.TopicPartition]int64
 	err := i.retry(ctx, "find the bounds of the changelogs", func(ctx context.Context) (err error) {

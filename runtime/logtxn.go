@@ -266,10 +266,10 @@ func (t *logTxn) abort() {
 	if t.cur == nil || t.i.cfg.Guarantee == AtLeastOnce {
 		return
 	}
-	h, began := t.cur.Options().Handle(), false
-	if _, began = t.cur.Began(); !began {
+	if _, began := t.cur.Began(); !began {
 		return
 	}
+	h := t.cur.Options().Handle()
 	i := t.i
 	t.cur.Close()
 	t.cur = nil
