@@ -131,6 +131,10 @@ func (s *Stream[K, V]) Repartition(name string, opts ...RepartitionOption) *Stre
 	site := here()
 	var o outputOptions
 	for _, opt := range opts {
+		if opt == nil {
+			s.b.t.Errorf(site, "Repartition(%q): an option is nil: leave it out", name)
+			continue
+		}
 		opt.repartition(&o)
 	}
 	if o.hasPartitions && o.partitions <= 0 {
@@ -197,6 +201,10 @@ func (s *Stream[K, V]) ToDynamic(f func(*RecordContext, K, V) string, opts ...Si
 func (s *Stream[K, V]) sink(step string, site topology.Site, opts []SinkOption) (serde.Serde[K], serde.Serde[V], func(K, int32) int32) {
 	var o outputOptions
 	for _, opt := range opts {
+		if opt == nil {
+			s.b.t.Errorf(site, "%s: an option is nil: leave it out", step)
+			continue
+		}
 		opt.sink(&o)
 	}
 	return needKey(s.from, site, step, s.ks), needValue(s.from, site, step, s.vs), partitionerOf[K](s.b, site, o)
