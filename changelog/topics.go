@@ -35,6 +35,12 @@ func Expires(s *topology.Store) bool {
 	return s.SizeMs > 0 && slices.Contains(expiring, s.Format)
 }
 
+// DropsByTime reports whether a store's range deletions only drop what stream
+// time has passed, so that they need no tombstones. Not so those of aggregations
+// over windows: with results on close, a window that is still there is one whose
+// result is still to be sent.
+func DropsByTime(s *topology.Store) bool { return Expires(s) && s.Format != "windows-1" }
+
 // Topics are the changelog topics of a topology, one per store but those that are
 // not logged, with one partition per task of the store's subtopology.
 func Topics(plan *topology.Resolved, replication int16, unlogged []string) []kafka.TopicSpec {

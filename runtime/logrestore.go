@@ -184,7 +184,7 @@ func (i *logInstance) openTask(ctx context.Context, t ids.TaskID, log changelog.
 func (i *logInstance) storeSpecs(t ids.TaskID) (out []changelog.StoreSpec) {
 	for _, s := range i.plan.Subtopologies()[t.Sub].Stores {
 		tp := changelog.Partition(i.cfg.ApplicationID, s.Name, t)
-		out = append(out, changelog.StoreSpec{Name: s.Name, Changelog: tp, Topic: i.topicIDs[tp.Topic], Expires: changelog.Expires(s), Unlogged: slices.Contains(i.cfg.Unlogged, s.Name)})
+		out = append(out, changelog.StoreSpec{Name: s.Name, Changelog: tp, Topic: i.topicIDs[tp.Topic], Expires: changelog.DropsByTime(s), Unlogged: slices.Contains(i.cfg.Unlogged, s.Name)})
 	}
 	return out
 }
