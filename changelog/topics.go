@@ -24,9 +24,8 @@ const ExtraRetention = 7 * 24 * time.Hour
 // recordBytes is the largest changelog batch that topics must take.
 const recordBytes = 8 << 20
 
-// expiring are the formats whose range deletions only drop what is older than
-// stream time allows: these are not logged. The topic forgets such records by
-// its retention, and a restored store drops them again as soon as time advances.
+// expiring are the formats of windows and rows that stream time passes: the topic
+// forgets them by its retention.
 var expiring = []string{"windows-1", "window-kv-2", "join-rows-1"}
 
 // Expires reports whether a store's old entries leave the changelog by the
