@@ -38,6 +38,8 @@
 //  4. What a store keeps never aliases a fetch buffer.
 //  5. A failed aggregator leaves the stored aggregate as it was, or the error
 //     is marked Fatal and cannot be skipped.
+//  6. What a step remembers from one record to the next is in its stores, or is
+//     found again from them when the task starts.
 //
 // # What it does not do
 //
