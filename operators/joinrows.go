@@ -19,8 +19,6 @@ type rowStore[K, V any] struct {
 	kv      state.KV
 	ks      serde.Serde[K]
 	vs      serde.Serde[V]
-	cloneK  func(K) K
-	cloneV  func(V) V
 	segment int64
 
 	// The record in hand: its clamped time, serialised key and value; row is the
@@ -57,7 +55,6 @@ func openRows[K, V any](b *Build, name string, ks serde.Serde[K], vs serde.Serde
 	}
 	return rowStore[K, V]{
 		name: name, kv: kv, ks: ks, vs: vs, segment: segment,
-		cloneK: serde.CloneFunc(ks), cloneV: serde.CloneFunc(vs),
 	}, nil
 }
 
@@ -208,22 +205,23 @@ func (s *rowStore[K, V]) get(key []byte) (k K, row joinRow[V], err error) {
 	if err != nil {
 		return k, row, s.fail("get a row", err)
 	}
-	if s.cloneK != nil {
-		k = s.cloneK(k)
-	}
-	return k, row, nil
+	// What Get returned lasts until the next one.
+	return serde.Clone(s.ks, k), s.own(row), nil
 }
 
-// decode takes row.enc apart.
+func (s *rowStore[K, V]) own(row joinRow[V]) joinRow[V] {
+	row.v = serde.Clone(s.vs, row.v)
+	return row
+}
+
+// decode takes row.enc apart. The value may alias it.
 func (s *rowStore[K, V]) decode(row *joinRow[V]) (err error) {
 	if len(row.enc) < rowHead {
 		return fmt.Errorf("a row of %d bytes is shorter than its timestamp and flag", len(row.enc))
 	}
 	row.ts = int64(binary.BigEndian.Uint64(row.enc))
 	row.alone = row.enc[stampSize] == rowAlone
-	if row.v, err = s.vs.Decode(row.enc[rowHead:]); err == nil && s.cloneV != nil {
-		row.v = s.cloneV(row.v)
-	}
+	row.v, err = s.vs.Decode(row.enc[rowHead:])
 	return err
 }
 
@@ -233,9 +231,20 @@ func closeIterator(it state.Iterator, err *error) {
 	}
 }
 
-// dropBefore removes the segments that begin before start.
+// dropBefore removes the segments that begin before start. A range deletion makes
+// every read of the engine dearer until it is compacted away: where there is
+// nothing to remove, as when an application starts, there is none.
 func (s *rowStore[K, V]) dropBefore(start int64) error {
-	if err := s.kv.DeleteRange(nil, appendTime(nil, start)); err != nil {
+	s.hi = appendTime(s.hi[:0], start)
+	it := s.kv.Scan(nil, s.hi, false)
+	some := it.Next()
+	if err := errors.Join(it.Err(), it.Close()); err != nil {
+		return s.fail("look for old rows", err)
+	}
+	if !some {
+		return nil
+	}
+	if err := s.kv.DeleteRange(nil, s.hi); err != nil {
 		return s.fail("expire rows", err)
 	}
 	return nil
@@ -255,6 +264,7 @@ type pendingRows struct {
 	// waits.
 	first int64
 	buf   []byte
+	ready dueKeys
 }
 
 func openPending(b *Build, name string, out func(*Context, byte, []byte) error) (*pendingRows, error) {
@@ -263,7 +273,10 @@ func openPending(b *Build, name string, out func(*Context, byte, []byte) error) 
 		return nil, fmt.Errorf("open store %q: %w", name, err)
 	}
 	p := &pendingRows{name: name, kv: kv, out: out}
-	return p, p.findFirst(nil)
+	if p.first, err = p.ready.read(kv, math.MinInt64, math.MinInt64, 0, errRowKey); err != nil {
+		return nil, p.fail("look for the first row", err)
+	}
+	return p, nil
 }
 
 // due is the stream time at which send has something to do.
@@ -308,22 +321,23 @@ func (p *pendingRows) send(c *Context, streamTime int64) error {
 	}
 	ts, h := c.Timestamp, c.Headers
 	defer func() { c.Timestamp, c.Headers = ts, h }()
-	upTo := appendTime(nil, streamTime)
-	if err := p.sendBefore(c, upTo); err != nil {
-		return err
-	}
-	if err := p.findFirst(upTo); err != nil {
-		return err
+	for next := p.first; next < streamTime; {
+		var err error
+		if next, err = p.ready.read(p.kv, p.first, streamTime-1, mostDue, errRowKey); err != nil {
+			return p.fail("scan", err)
+		}
+		if err := p.sendRows(c); err != nil {
+			return err
+		}
+		p.first = next
 	}
 	c.g.timers.findDue()
 	return nil
 }
 
-func (p *pendingRows) sendBefore(c *Context, upTo []byte) (err error) {
-	it := p.kv.Scan(appendTime(nil, p.first), upTo, false)
-	defer closeIterator(it, &err)
-	for it.Next() {
-		key := it.Key()
+func (p *pendingRows) sendRows(c *Context) error {
+	for i := range p.ready.ends {
+		key := p.ready.key(i)
 		if len(key) < timeSize+1 {
 			return p.fail("decode a key", errRowKey)
 		}
@@ -333,26 +347,6 @@ func (p *pendingRows) sendBefore(c *Context, upTo []byte) (err error) {
 		if err := p.out(c, key[timeSize], key[timeSize+1:]); err != nil {
 			return err
 		}
-	}
-	if err := it.Err(); err != nil {
-		return p.fail("scan", err)
-	}
-	return nil
-}
-
-// findFirst sets first from the rows at and behind a key.
-func (p *pendingRows) findFirst(from []byte) (err error) {
-	p.first = math.MaxInt64
-	it := p.kv.Scan(from, nil, false)
-	defer closeIterator(it, &err)
-	if it.Next() {
-		if len(it.Key()) < timeSize {
-			return p.fail("decode a key", errRowKey)
-		}
-		p.first = timeOf(it.Key())
-	}
-	if err := it.Err(); err != nil {
-		return p.fail("look for the first row", err)
 	}
 	return nil
 }

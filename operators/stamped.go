@@ -78,11 +78,9 @@ func (s stampedSerde[V]) Decode(b []byte) (stamped[V], error) {
 func (s stampedSerde[V]) Fingerprint() string { return s.in.Fingerprint() }
 
 // Aliases and Clone let the stores copy what would alias a fetch buffer.
-func (s stampedSerde[V]) Aliases() bool { return serde.CloneFunc(s.in) != nil }
+func (s stampedSerde[V]) Aliases() bool { return serde.Aliases(s.in) }
 
 func (s stampedSerde[V]) Clone(v stamped[V]) stamped[V] {
-	if clone := serde.CloneFunc(s.in); clone != nil {
-		v.v = clone(v.v)
-	}
+	v.v = serde.Clone(s.in, v.v)
 	return v
 }

@@ -66,8 +66,7 @@ func Suppress[K, V any](
 			cloneK: serde.CloneFunc(ks), next: nextChange[K, V](outs), node: b.id(),
 			clean: b.g.env.MaySkip(),
 		}
-		s.isFull = s.full
-		if err := s.findFirst(nil); err != nil {
+		if s.first, err = s.ready.read(s.times, math.MinInt64, math.MinInt64, 0, errHeldRow); err != nil {
 			return nil, err
 		}
 		if err := s.measure(); err != nil {
@@ -101,8 +100,8 @@ type suppressor[K, V any] struct {
 	// none.
 	first          int64
 	records, bytes int64 // kept where the buffer is bounded
-	isFull         func() bool
 	key, buf       []byte
+	ready          dueKeys
 }
 
 // process takes an update: it is the newest one of its row until the row is
@@ -211,7 +210,14 @@ func (s *suppressor[K, V]) makeRoom(c *Context) error {
 		return fmt.Errorf("step %q: %w: it holds %d records and %d bytes of at most %d and %d (0 is no bound): raise the bounds, or leave them out and the buffer lies in its store",
 			c.g.res.Node(int(s.node)).Label(), ErrBufferFull, s.records, s.bytes, s.o.MaxRecords, s.o.MaxBytes)
 	}
-	return s.sendWhile(c, nil, s.isFull)
+	// One by one: each makes room.
+	for s.full() && s.first < math.MaxInt64 {
+		if err := s.sendRows(c, math.MaxInt64, 1); err != nil {
+			return err
+		}
+	}
+	c.g.timers.findDue()
+	return nil
 }
 
 // due is the stream time at which send has something to do.
@@ -227,27 +233,28 @@ func (s *suppressor[K, V]) send(c *Context, streamTime int64) error {
 	if streamTime = clampTime(streamTime); streamTime < s.due() {
 		return nil
 	}
-	return s.sendWhile(c, appendTime(nil, streamTime-s.o.Limit+1), func() bool { return true })
-}
-
-// sendWhile sends rows in their order, up to a time, as long as more says so.
-// A row is forgotten before it is sent, so that one that fails is not sent for
-// ever.
-func (s *suppressor[K, V]) sendWhile(c *Context, upTo []byte, more func() bool) (err error) {
-	it := s.times.Scan(appendTime(nil, s.first), upTo, false)
-	defer closeIterator(it, &err)
-	for more() && it.Next() {
-		if err := s.sendRow(c, it.Key()); err != nil {
+	for streamTime >= s.due() {
+		if err := s.sendRows(c, streamTime-s.o.Limit, mostDue); err != nil {
 			return err
 		}
 	}
-	if err := it.Err(); err != nil {
+	c.g.timers.findDue()
+	return nil
+}
+
+// sendRows sends rows in their order, up to a time and at most so many. A row is
+// forgotten before it is sent, so that one that fails is not sent for ever.
+func (s *suppressor[K, V]) sendRows(c *Context, last int64, most int) error {
+	next, err := s.ready.read(s.times, s.first, last, most, errHeldRow)
+	if err != nil {
 		return s.fail("scan", err)
 	}
-	if err := s.findFirst(appendTime(nil, s.first)); err != nil {
-		return err
+	for i := range s.ready.ends {
+		if err := s.sendRow(c, s.ready.key(i)); err != nil {
+			return err
+		}
 	}
-	c.g.timers.findDue()
+	s.first = next
 	return nil
 }
 
@@ -281,23 +288,6 @@ func (s *suppressor[K, V]) sendRow(c *Context, timeKey []byte) error {
 	}
 	c.Timestamp, c.Headers = row.ts, row.h
 	return s.next(c, k, Change[V]{New: row.v, HasNew: row.hasV, Old: row.prior, HasOld: row.hasPrior})
-}
-
-// findFirst sets first from the entries at and behind a key.
-func (s *suppressor[K, V]) findFirst(from []byte) (err error) {
-	it := s.times.Scan(from, nil, false)
-	defer closeIterator(it, &err)
-	s.first = math.MaxInt64
-	if it.Next() {
-		if len(it.Key()) < timeSize {
-			return s.fail("decode a key", errHeldRow)
-		}
-		s.first = timeOf(it.Key())
-	}
-	if err := it.Err(); err != nil {
-		return s.fail("look for the first row", err)
-	}
-	return nil
 }
 
 // measure counts what a bounded buffer holds.

@@ -154,13 +154,11 @@ func (s heldSerde[V]) Clone(r heldRow[V]) heldRow[V] {
 			r.h[i].Value = slices.Clone(r.h[i].Value)
 		}
 	}
-	if clone := serde.CloneFunc(s.in); clone != nil {
-		if r.hasV {
-			r.v = clone(r.v)
-		}
-		if r.hasPrior {
-			r.prior = clone(r.prior)
-		}
+	if r.hasV {
+		r.v = serde.Clone(s.in, r.v)
+	}
+	if r.hasPrior {
+		r.prior = serde.Clone(s.in, r.prior)
 	}
 	return r
 }

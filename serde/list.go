@@ -216,14 +216,12 @@ func (s listSerde[T]) Accepts(fingerprint string) bool {
 	return n > 6 && fingerprint[:5] == "list(" && fingerprint[n-1] == ')' && Accepts(s.in, fingerprint[5:n-1])
 }
 
-func (s listSerde[T]) Aliases() bool { return CloneFunc(s.in) != nil }
+func (s listSerde[T]) Aliases() bool { return Aliases(s.in) }
 
 func (s listSerde[T]) Clone(v []T) []T {
 	out := slices.Clone(v)
-	if clone := CloneFunc(s.in); clone != nil {
-		for i := range out {
-			out[i] = clone(out[i])
-		}
+	for i := range out {
+		out[i] = Clone(s.in, out[i])
 	}
 	return out
 }

@@ -35,13 +35,13 @@ func (s nullable[T]) Fingerprint() string          { return s.in.Fingerprint() }
 func (s nullable[T]) Accepts(fp string) bool       { return Accepts(s.in, fp) }
 func (s nullable[T]) IsNull(v record.Opt[T]) bool  { return !v.IsSome() }
 func (s nullable[T]) Null() record.Opt[T]          { return record.None[T]() }
-func (s nullable[T]) Aliases() bool                { return CloneFunc(s.in) != nil }
+func (s nullable[T]) Aliases() bool                { return Aliases(s.in) }
 func (s nullable[T]) PartitionKey(b []byte) []byte { return partitionKey(s.in, b) }
 
 func (s nullable[T]) Clone(v record.Opt[T]) record.Opt[T] {
 	x, ok := v.Get()
-	if clone := CloneFunc(s.in); ok && clone != nil {
-		return record.Some(clone(x))
+	if ok {
+		return record.Some(Clone(s.in, x))
 	}
 	return v
 }

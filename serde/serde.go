@@ -48,17 +48,33 @@ type PartitionKeyer interface {
 	PartitionKey(encoded []byte) []byte
 }
 
+// Aliases reports whether decoded values of s alias the bytes they were decoded
+// from.
+func Aliases[T any](s Serde[T]) bool {
+	if _, ok := s.(Cloner[T]); !ok {
+		return false
+	}
+	a, ok := s.(Aliaser)
+	return !ok || a.Aliases()
+}
+
+// Clone returns v, or a copy of it where a decoded value would alias the bytes
+// it was decoded from.
+func Clone[T any](s Serde[T], v T) T {
+	if Aliases(s) {
+		return s.(Cloner[T]).Clone(v)
+	}
+	return v
+}
+
 // CloneFunc returns the clone function of s, or nil when decoded values of s
-// do not alias the bytes they were decoded from.
+// do not alias the bytes they were decoded from. Each call makes one: Clone is
+// for a single value.
 func CloneFunc[T any](s Serde[T]) func(T) T {
-	c, ok := s.(Cloner[T])
-	if !ok {
-		return nil
+	if Aliases(s) {
+		return s.(Cloner[T]).Clone
 	}
-	if a, ok := s.(Aliaser); ok && !a.Aliases() {
-		return nil
-	}
-	return c.Clone
+	return nil
 }
 
 // Aliaser is implemented by a serde whose decoded values may alias the bytes

@@ -63,11 +63,9 @@ func (s windowed[K]) PartitionKey(b []byte) []byte {
 	return partitionKey(s.in, b[:len(b)-windowSuffix])
 }
 
-func (s windowed[K]) Aliases() bool { return CloneFunc(s.in) != nil }
+func (s windowed[K]) Aliases() bool { return Aliases(s.in) }
 
 func (s windowed[K]) Clone(v record.Windowed[K]) record.Windowed[K] {
-	if clone := CloneFunc(s.in); clone != nil {
-		v.Key = clone(v.Key)
-	}
+	v.Key = Clone(s.in, v.Key)
 	return v
 }

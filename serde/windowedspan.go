@@ -58,11 +58,9 @@ func (s windowedSpan[K]) PartitionKey(b []byte) []byte {
 	return partitionKey(s.in, b[:len(b)-spanSuffix])
 }
 
-func (s windowedSpan[K]) Aliases() bool { return CloneFunc(s.in) != nil }
+func (s windowedSpan[K]) Aliases() bool { return Aliases(s.in) }
 
 func (s windowedSpan[K]) Clone(v record.Windowed[K]) record.Windowed[K] {
-	if clone := CloneFunc(s.in); clone != nil {
-		v.Key = clone(v.Key)
-	}
+	v.Key = Clone(s.in, v.Key)
 	return v
 }

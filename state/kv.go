@@ -26,7 +26,8 @@ type KV interface {
 //	for it.Next() { use(it.Key(), it.Value()) }
 //	return it.Err()
 //
-// Key and Value are valid until the next call of Next or Close.
+// Key and Value are valid until the next call of Next or Close. Close is called
+// once, and nothing behind it: the store uses the iterator again.
 type Iterator interface {
 	Next() bool
 	Key() []byte

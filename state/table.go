@@ -56,8 +56,8 @@ type table[V any] struct {
 	last    *entry[V] // the entry used last: a Put mostly follows its Get
 	free    []*entry[V]
 
-	sorted   []ordered // scratch of flush
-	dirty    []*entry[V]  // in the order of becoming dirty; nil where written since
+	sorted   []ordered   // scratch of flush
+	dirty    []*entry[V] // in the order of becoming dirty; nil where written since
 	nDirty   int
 	buf      []byte // scratch for values being written
 	loaded   []byte // scratch for a value being read

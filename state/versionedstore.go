@@ -448,11 +448,9 @@ func (s versionSerde[V]) Decode(b []byte) (version[V], error) {
 }
 
 func (s versionSerde[V]) Fingerprint() string { return s.in.Fingerprint() }
-func (s versionSerde[V]) Aliases() bool       { return serde.CloneFunc(s.in) != nil }
+func (s versionSerde[V]) Aliases() bool       { return serde.Aliases(s.in) }
 
 func (s versionSerde[V]) Clone(v version[V]) version[V] {
-	if clone := serde.CloneFunc(s.in); clone != nil {
-		v.v = clone(v.v)
-	}
+	v.v = serde.Clone(s.in, v.v)
 	return v
 }

@@ -50,6 +50,24 @@ var benchCases = map[string]benchCase{
 		benchStream(b, "in").JoinStream("j", benchStream(b, "right"), tidegate.JoinWithin(20*time.Second),
 			func(l, _ []byte) []byte { return l }, serde.Bytes()).To("out")
 	}},
+	"left-join-stream": {[]string{"in", "right"}, func(b *tidegate.Builder) {
+		// Keys come every ten seconds: no left record has a partner.
+		benchStream(b, "in").LeftJoinStream("j", benchStream(b, "right"), tidegate.JoinWithin(0).Grace(time.Second),
+			func(l []byte, _ tidegate.Opt[[]byte]) []byte { return l }, serde.Bytes()).To("out")
+	}},
+	"session-aggregate": {[]string{"in"}, func(b *tidegate.Builder) {
+		// Sessions of a few records: every other key's gap ends them.
+		benchStream(b, "in").GroupByKey("g").SessionWindowedBy(tidegate.Session(15*time.Second).Grace(time.Second), tidegate.ByWindow).
+			Count("a").ToStream().To("out")
+	}},
+	"sliding-aggregate": {[]string{"in"}, func(b *tidegate.Builder) {
+		benchStream(b, "in").GroupByKey("g").WindowedBy(tidegate.Sliding(15*time.Second).Grace(time.Second), tidegate.ByWindow).
+			Count("a").ToStream().To("out")
+	}},
+	"suppress-early": {[]string{"in"}, func(b *tidegate.Builder) {
+		benchStream(b, "in").GroupByKey("g").Count("a").
+			Suppress("s", tidegate.UntilTimeLimit(time.Hour).MaxRecords(1000).WhenFull(tidegate.EmitEarly)).ToStream().To("out")
+	}},
 	"join-table": {[]string{"in", "right"}, func(b *tidegate.Builder) {
 		rows := b.Table("right", "rows", serde.Int64(), serde.Bytes())
 		benchStream(b, "in").JoinTable("j", rows, func(l, _ []byte) []byte { return l }, serde.Bytes()).To("out")
@@ -60,7 +78,7 @@ var benchCases = map[string]benchCase{
 // record per operation, a millisecond of event time apart, 10 000 keys, 100 bytes
 // of value, 64 MiB of cache for half of the runs and none for the others.
 func BenchmarkOperators(b *testing.B) {
-	for _, name := range []string{"passthrough", "map", "aggregate", "windowed-aggregate", "join-stream", "join-table"} {
+	for _, name := range []string{"passthrough", "map", "aggregate", "windowed-aggregate", "session-aggregate", "sliding-aggregate", "suppress-early", "join-stream", "left-join-stream", "join-table"} {
 		c := benchCases[name]
 		b.Run(name, func(b *testing.B) {
 			if len(c.topics) == 1 && (name == "passthrough" || name == "map") {

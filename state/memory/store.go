@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -11,8 +12,10 @@ import (
 
 const (
 	degree = 32
-	// chunk is how many entries an iterator takes out of the tree at a time.
-	chunk = 64
+	// chunk is how many entries an iterator takes out of the tree at a time,
+	// firstChunk how many at first: most scans are for few.
+	chunk      = 64
+	firstChunk = 8
 	// perEntry is what an entry costs beside its bytes, roughly.
 	perEntry = 48
 )
@@ -31,6 +34,10 @@ type store struct {
 	tree  *tree
 	bytes int64 // of keys and values
 
+	// open are the iterators that have not read their range to its end: before the
+	// tree changes they get a clone. free are those that Scan can use again.
+	open, free []*iterator
+
 	changed bool // since its file was written
 	file    string
 	size    int64 // of the file
@@ -48,7 +55,20 @@ func (s *store) Get(key []byte) ([]byte, bool, error) {
 	return v, ok, nil
 }
 
+// change prepares a change of the tree.
+func (s *store) change() {
+	s.changed = true
+	for _, it := range s.open {
+		// What was cloned copies nothing until it is written.
+		it.tree = s.tree.Clone()
+		it.listed = false
+	}
+	clear(s.open)
+	s.open = s.open[:0]
+}
+
 func (s *store) Set(key, value []byte) error {
+	s.change()
 	v := make([]byte, len(value))
 	copy(v, value)
 	_, old, replaced := s.tree.ReplaceOrInsert(string(key), v)
@@ -56,14 +76,16 @@ func (s *store) Set(key, value []byte) error {
 	if !replaced {
 		s.bytes += int64(len(key))
 	}
-	s.changed = true
 	return nil
 }
 
 func (s *store) Delete(key []byte) error {
+	if !s.tree.Has(view(key)) {
+		return nil
+	}
+	s.change()
 	if k, v, ok := s.tree.Delete(view(key)); ok {
 		s.bytes -= int64(len(k) + len(v))
-		s.changed = true
 	}
 	return nil
 }
@@ -74,20 +96,27 @@ func (s *store) DeleteRange(from, to []byte) error {
 	for k := range s.tree.Ascend(lower(from), upper(to)) {
 		keys = append(keys, k)
 	}
+	if len(keys) == 0 {
+		return nil
+	}
+	s.change()
 	for _, k := range keys {
 		if _, v, ok := s.tree.Delete(k); ok {
 			s.bytes -= int64(len(k) + len(v))
-			s.changed = true
 		}
 	}
 	return nil
 }
 
 func (s *store) Scan(from, to []byte, reverse bool) state.Iterator {
-	it := &iterator{reverse: reverse, lo: lower(clone(from)), hi: upper(clone(to))}
-	if from == nil || to == nil || string(from) < string(to) {
-		it.tree = s.tree.Clone() // copies nothing until one of both is written
+	var it *iterator
+	if n := len(s.free); n > 0 {
+		it, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		it = &iterator{s: s, bounds: []byte{}}
+		it.take = it.add
 	}
+	it.begin(from, to, reverse)
 	return it
 }
 
@@ -97,13 +126,6 @@ func (s *store) Batch() state.Batch { return batch{s} }
 type batch struct{ *store }
 
 func (batch) Commit() error { return nil }
-
-func clone(b []byte) []byte {
-	if b == nil {
-		return nil
-	}
-	return append(make([]byte, 0, len(b)), b...)
-}
 
 func lower(from []byte) btreemap.LowerBound[string] {
 	if from == nil {
@@ -119,16 +141,42 @@ func upper(to []byte) btreemap.UpperBound[string] {
 	return btreemap.LT(view(to))
 }
 
-// iterator walks over a clone of the tree, a chunk at a time.
+// iterator walks over the tree, a chunk at a time. As long as it has more to read
+// and the tree did not change, it reads the store's own tree, and is in the list of
+// those for which change makes a clone.
 type iterator struct {
+	s       *store
 	tree    *tree // nil at the end
+	listed  bool
+	closed  bool
+	reverse bool
 	lo      btreemap.LowerBound[string]
 	hi      btreemap.UpperBound[string]
-	reverse bool
+	// bounds holds the bytes of both bounds, key those of the present key.
+	bounds, key []byte
 
 	keys   []string
 	values [][]byte
 	at     int
+	most   int // how many the chunk may have
+	take   func(k string, v []byte) bool
+}
+
+// begin makes the iterator one over a range.
+func (i *iterator) begin(from, to []byte, reverse bool) {
+	i.bounds = append(append(i.bounds[:0], from...), to...)
+	if from != nil {
+		from = i.bounds[:len(from):len(from)]
+	}
+	if to != nil {
+		to = i.bounds[len(from):]
+	}
+	i.lo, i.hi, i.reverse, i.closed = lower(from), upper(to), reverse, false
+	i.at, i.most = -1, firstChunk
+	if from == nil || to == nil || string(from) < string(to) {
+		i.tree, i.listed = i.s.tree, true
+		i.s.open = append(i.s.open, i)
+	}
 }
 
 func (i *iterator) Next() bool {
@@ -137,7 +185,7 @@ func (i *iterator) Next() bool {
 		return true
 	}
 	if i.tree == nil {
-		i.keys, i.values = nil, nil
+		i.keys, i.values = i.keys[:0], i.values[:0]
 		return false
 	}
 	i.fill()
@@ -152,26 +200,55 @@ func (i *iterator) fill() {
 		} else {
 			i.lo = btreemap.GT(edge)
 		}
+		i.most = chunk
 	}
 	i.keys, i.values, i.at = i.keys[:0], i.values[:0], 0
-	take := func(k string, v []byte) bool {
-		i.keys, i.values = append(i.keys, k), append(i.values, v)
-		return len(i.keys) < chunk
-	}
 	if i.reverse {
-		i.tree.Descend(i.hi, i.lo)(take)
+		i.tree.DescendFunc(i.hi, i.lo, i.take)
 	} else {
-		i.tree.Ascend(i.lo, i.hi)(take)
+		i.tree.AscendFunc(i.lo, i.hi, i.take)
 	}
-	if len(i.keys) < chunk {
+	if len(i.keys) < i.most {
+		i.unlist()
 		i.tree = nil
 	}
 }
 
-func (i *iterator) Key() []byte   { return []byte(i.keys[i.at]) }
+func (i *iterator) add(k string, v []byte) bool {
+	i.keys, i.values = append(i.keys, k), append(i.values, v)
+	return len(i.keys) < i.most
+}
+
+// unlist takes the iterator out of the list of those that need a clone.
+func (i *iterator) unlist() {
+	if !i.listed {
+		return
+	}
+	i.listed = false
+	i.s.open = slices.DeleteFunc(i.s.open, func(o *iterator) bool { return o == i })
+}
+
+func (i *iterator) Key() []byte {
+	i.key = append(i.key[:0], i.keys[i.at]...)
+	return i.key
+}
+
 func (i *iterator) Value() []byte { return i.values[i.at] }
 func (i *iterator) Err() error    { return nil }
-func (i *iterator) Close() error  { i.tree, i.keys, i.values = nil, nil, nil; return nil }
+
+// Close gives the iterator back to the store.
+func (i *iterator) Close() error {
+	if i.closed {
+		return nil
+	}
+	i.unlist()
+	clear(i.keys)
+	clear(i.values)
+	i.tree, i.keys, i.values, i.closed = nil, i.keys[:0], i.values[:0], true
+	i.lo, i.hi = first, last
+	i.s.free = append(i.s.free, i)
+	return nil
+}
 
 // ApproximateLen is the number of keys.
 func (s *store) ApproximateLen() (int64, error) { return int64(s.tree.Len()), nil }

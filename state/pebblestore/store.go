@@ -18,6 +18,7 @@ type store struct {
 	to     []byte           // scratch
 	value  []byte           // what Get returned last
 	batch  batch
+	free   []*iterator // that Scan can use again
 }
 
 func newStore(e *Engine, id uint16) *store {
@@ -96,14 +97,19 @@ func (s *store) DeleteRange(from, to []byte) error {
 
 func (s *store) Scan(from, to []byte, reverse bool) state.Iterator {
 	lo, hi := s.bounds(from, to)
-	it := &iterator{e: s.e, reverse: reverse}
+	var it *iterator
+	if n := len(s.free); n > 0 {
+		it, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		it = &iterator{s: s}
+	}
+	it.reverse, it.started, it.closed, it.err = reverse, false, false, nil
 	if string(lo) >= string(hi) {
 		return it
 	}
-	it.it, it.err = s.e.db.NewIter(&pebble.IterOptions{
-		LowerBound: append([]byte(nil), lo...), UpperBound: append([]byte(nil), hi...),
-	})
-	if it.err != nil {
+	it.bounds = append(append(it.bounds[:0], lo...), hi...)
+	it.opts = pebble.IterOptions{LowerBound: it.bounds[:len(lo):len(lo)], UpperBound: it.bounds[len(lo):]}
+	if it.it, it.err = s.e.db.NewIter(&it.opts); it.err != nil {
 		it.it, it.err = nil, s.e.wrap("scan", it.err)
 	}
 	return it
@@ -111,10 +117,13 @@ func (s *store) Scan(from, to []byte, reverse bool) state.Iterator {
 
 // iterator is a range of one store.
 type iterator struct {
-	e       *Engine
+	s       *store
 	it      *pebble.Iterator
+	opts    pebble.IterOptions
+	bounds  []byte
 	reverse bool
 	started bool
+	closed  bool
 	err     error
 }
 
@@ -146,21 +155,26 @@ func (i *iterator) Err() error {
 		return nil
 	}
 	if err := i.it.Error(); err != nil {
-		return i.e.wrap("scan", err)
+		return i.s.e.wrap("scan", err)
 	}
-	return i.e.err()
+	return i.s.e.err()
 }
 
+// Close gives the iterator back to the store.
 func (i *iterator) Close() error {
-	if i.it == nil {
-		return i.err
+	if i.closed {
+		return nil
 	}
-	err := i.it.Close()
-	i.it = nil
-	if err != nil {
-		i.err = i.e.wrap("scan", err)
+	i.closed = true
+	err := i.err
+	if i.it != nil {
+		if e := i.it.Close(); e != nil {
+			err = i.s.e.wrap("scan", e)
+		}
+		i.it = nil
 	}
-	return i.err
+	i.s.free = append(i.s.free, i)
+	return err
 }
 
 // batch is the store's one batch. It is applied in pieces that fit well into a
