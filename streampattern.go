@@ -7,8 +7,9 @@ import (
 
 // StreamPattern reads all topics whose whole name matches a regular expression
 // (package regexp's syntax) as one stream (StreamsBuilder.stream with a Pattern).
-// RecordContext.Topic tells them apart. Internal topics are not among them, nor
-// are topics that this topology writes with To.
+// RecordContext.Topic tells them apart. Internal topics are not among them (Kafka's
+// own begin with two underscores), nor are topics that this topology writes with
+// To.
 //
 // Topics are looked for when an instance starts. At least one must match then;
 // the largest partition count is the number of tasks, and below a step with

@@ -183,9 +183,9 @@ func (r *run) lateInputs(t ids.TaskID, restored *tasks.Restored) error {
 	return nil
 }
 
-// grown explains a refused topology by a later topic with more partitions than
-// there are tasks.
-func (i *instance) grown(m checkpoint.Manifest) error {
+// moved explains a refused topology by topics of patterns: a later one with more
+// partitions than there are tasks, or one that is gone.
+func (i *instance) moved(m checkpoint.Manifest) error {
 	had := map[string]int32{}
 	for _, t := range m.Topics {
 		had[t.Topic] = t.Partitions
@@ -195,6 +195,12 @@ func (i *instance) grown(m checkpoint.Manifest) error {
 		taskCount[t.Task.Sub] = max(taskCount[t.Task.Sub], t.Task.Partition+1)
 	}
 	var errs []error
+	for _, t := range m.Topics {
+		matches := len(i.plan.Matching(m.App, []string{t.Topic})) > 0
+		if !t.Internal && matches && !slices.Contains(i.plan.Matched(), t.Topic) {
+			errs = append(errs, fmt.Errorf("topic %q, which checkpoint %d read and which matches a source pattern, is gone: it had %d partitions", t.Topic, m.Checkpoint, t.Partitions))
+		}
+	}
 	for _, topic := range i.plan.Matched() {
 		sub, _ := i.plan.Reader(topic)
 		n := i.plan.Partitions(topic)

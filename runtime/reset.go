@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/tidegate/tidegate/internal/kafka"
 	"github.com/tidegate/tidegate/topology"
@@ -44,7 +43,7 @@ func PlanReset(ctx context.Context, brokers []string, application string, log *s
 		return nil, err
 	}
 	for _, name := range all {
-		if strings.HasPrefix(name, application+"-") && topology.InternalName(application, name) {
+		if topology.InternalName(application, name) {
 			r.Topics = append(r.Topics, name)
 		}
 	}

@@ -186,7 +186,7 @@ func (i *instance) withDifferences(err error) error {
 	if lerr != nil {
 		return err // the refusal stands without the details
 	}
-	if diff := errors.Join(i.checkState(m), i.grown(m)); diff != nil {
+	if diff := errors.Join(i.checkState(m), i.moved(m)); diff != nil {
 		return fmt.Errorf("%w; what differs: %w", err, diff)
 	}
 	return err

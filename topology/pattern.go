@@ -30,11 +30,8 @@ func NewPattern(text string) (*Pattern, error) {
 func (p *Pattern) Match(topic string) bool { return p.re.MatchString(topic) }
 
 // InternalName reports whether a name is that of an internal topic of an
-// application, or of Kafka itself.
+// application.
 func InternalName(applicationID, topic string) bool {
-	if strings.HasPrefix(topic, "__") {
-		return true
-	}
 	rest, ok := strings.CutPrefix(topic, applicationID+"-")
 	return ok && (rest == "control" || strings.HasSuffix(rest, "-changelog") || strings.HasSuffix(rest, "-repartition"))
 }
@@ -67,7 +64,8 @@ func (t *Topology) matching(n *Node, applicationID string, topics []string) []st
 	var out []string
 	sinks := t.Sinks()
 	for _, topic := range topics {
-		if n.Pattern.Match(topic) && !InternalName(applicationID, topic) && !slices.Contains(sinks, topic) {
+		kafkas := strings.HasPrefix(topic, "__") // "__consumer_offsets"
+		if n.Pattern.Match(topic) && !kafkas && !InternalName(applicationID, topic) && !slices.Contains(sinks, topic) {
 			out = append(out, topic)
 		}
 	}
@@ -109,7 +107,7 @@ func (r *Resolved) takeMatches(partitions map[string]int32) []error {
 		}
 		found := r.matching(n, r.ApplicationID, all)
 		if len(found) == 0 {
-			errs = append(errs, &Error{n.Site, fmt.Sprintf("no topic matches the pattern %q, which must match the whole name: create one before the application starts, or correct the pattern", n.Pattern.Text)})
+			errs = append(errs, &Error{n.Site, fmt.Sprintf("no topic matches the pattern %q, which must match the whole name: create one before the application starts, let the application describe it, or correct the pattern", n.Pattern.Text)})
 		}
 		for _, topic := range found {
 			r.tops[topic] = partitions[topic]

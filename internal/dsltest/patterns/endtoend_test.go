@@ -192,4 +192,11 @@ func TestLaterTopicWithMorePartitions(t *testing.T) {
 	err = app.Run(c.ctx)
 	require.ErrorContains(t, err, `topic "orders-us", which appeared after checkpoint`)
 	require.ErrorContains(t, err, "has 3 partitions, and the checkpoint has 2 tasks")
+
+	require.NoError(t, c.client.K.Admin().DeleteTopics(c.ctx, "orders-eu", "orders-us"))
+	require.NoError(t, c.broker.CreateTopic("orders-ap", 1))
+	app, err = tidegate.New(top, tidegate.WithApplicationID("app"), tidegate.WithBrokers(c.broker.Addr()),
+		tidegate.WithCheckpointDir(filepath.Join(c.dir, "checkpoints")), tidegate.WithStateDir(t.TempDir()), tidegate.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	require.ErrorContains(t, app.Run(c.ctx), `topic "orders-eu", which checkpoint`)
 }
