@@ -66,7 +66,10 @@ func (j StreamJoin[K, V, VO, VR]) Stores(key, left, right topology.Serde, site t
 	if j.outer() {
 		empty := topology.Serde{Fingerprint: "empty", Accepts: func(fp string) bool { return fp == "empty" }}
 		out = append(out, topology.Store{
-			Name: j.pendingStore(), Format: FormatJoinPending, Key: key, Value: empty, Site: site,
+			Name: j.pendingStore(), Format: FormatJoinPending, Key: key, Value: empty, Site: site, GraceMs: j.W.Grace,
+			// The sum of the two, which the sides have, does not tell them apart, and a
+			// row's key here follows from one of them.
+			Windows: fmt.Sprintf("rows that look %d ms back and %d ms ahead", j.W.Before, j.W.After),
 		})
 	}
 	return out
