@@ -18,6 +18,7 @@ type Engine struct {
 	byName     map[string]*store
 	generation uint64 // of the newest file
 	version    uint64
+	views      state.Views
 
 	memory, disk, files, flushes, flushed, snapshots, nanos atomic.Int64
 	hadChanges                                              atomic.Bool
@@ -177,8 +178,8 @@ func (e *Engine) Metrics() state.EngineMetrics {
 	}
 }
 
-// Close frees the memory.
+// Close frees the memory, after the last reader of a view has ended.
 func (e *Engine) Close() error {
 	e.stores, e.byName = nil, nil
-	return nil
+	return e.views.Close()
 }

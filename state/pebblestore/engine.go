@@ -36,6 +36,7 @@ type Engine struct {
 	ids    map[string]uint16
 	lastID uint16
 
+	views     state.Views
 	changed   bool // since the last snapshot
 	version   uint64
 	last      state.Snapshot
@@ -323,7 +324,8 @@ func (e *Engine) Close() error {
 	for _, s := range e.stores {
 		s.batch.close()
 	}
-	if err := e.db.Close(); err != nil && e.failure.Load() == nil {
+	views := e.views.Close() // the database does not close over them
+	if err := errors.Join(views, e.db.Close()); err != nil && e.failure.Load() == nil {
 		return fmt.Errorf("close state folder %s: %w", e.dir, err)
 	}
 	return nil
