@@ -28,7 +28,8 @@
 // A [Stream] is a sequence of independent records: Filter, Map, MapValues,
 // FlatMap, SelectKey, Peek, [Stream.Split] and [Stream.Merge] work on one record
 // at a time. A [Table] is the last value per key, and the stream of its changes;
-// it comes from a topic, from a stream, or from an aggregation:
+// it comes from a topic, from a stream, or from an aggregation. [Builder.StreamOf]
+// and [Builder.StreamPattern] read several topics as one stream:
 //
 //	users := b.Table("users", "users", serde.String(), serde.JSON[User]())
 //	latest := clicks.ToTable("latest-clicks")
@@ -108,10 +109,15 @@
 //
 // [Stream.JoinStream] joins records that lie within a time of each other,
 // [Stream.JoinTable] looks a record's key up in a table, and [Table.Join] keeps
-// the joined rows of two tables up to date. All have Left forms, and Outer ones
-// where both sides may be alone:
+// the joined rows of two tables up to date, as [Table.JoinForeignKey] does for rows
+// that name the other's key. All have Left forms, and Outer ones where both sides
+// may be alone:
 //
 //	clicks.JoinTable("with-user", users, func(c Click, u User) Seen { … }, serde.JSON[Seen]())
+//
+// A [Builder.VersionedTable] is joined as it was at the record's time. A
+// [Builder.GlobalTable] is there as a whole on every instance: [Stream.JoinGlobal]
+// finds its rows by any key, without a repartition topic.
 //
 // # Processors and stores
 //
@@ -157,5 +163,7 @@
 //	d.Restart() // as after a stop: state must survive
 //	d.AdvanceStreamTime(120_000)
 //
+// The pages in docs/guide go further: joins and windows record by record, serdes,
+// names, tests, and every method of Kafka Streams beside tidegate's.
 // docs/differences.md lists where results differ from Kafka Streams', and why.
 package tidegate
