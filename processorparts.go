@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidegate/tidegate/operators"
 	"github.com/tidegate/tidegate/record"
+	"github.com/tidegate/tidegate/serde"
 	"github.com/tidegate/tidegate/topology"
 )
 
@@ -135,6 +136,8 @@ func (t *Table[K, V]) connect(c *connection) {
 // TableRows are the rows of a table that a processor reads. It cannot write.
 type TableRows[K, V any] struct {
 	get   operators.Getter[K, V]
+	keys  operators.KeyScanner[K]
+	ks    serde.Serde[K]
 	fault func(error) error
 }
 
@@ -147,7 +150,9 @@ func (c *TaskContext) Rows[K, V any](t *Table[K, V]) (*TableRows[K, V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TableRows[K, V]{get: get, fault: c.core.Fault}, nil
+	return &TableRows[K, V]{
+		get: get, keys: operators.OpenRowKeys[K](c.core, t.n), ks: t.ks, fault: c.core.Fault,
+	}, nil
 }
 
 // Get returns the row of k and whether there is one. The value must not be
