@@ -106,15 +106,16 @@ func TestLanguageOverAKill(t *testing.T) {
 	has := func(topic string) bool {
 		return strings.Join(langContent(topic, readers[topic].All()), "\n") == strings.Join(want[topic], "\n")
 	}
+	t.Cleanup(func() {
+		for _, topic := range outs {
+			if t.Failed() {
+				t.Logf("%s: %s", topic, langDiff(langContent(topic, readers[topic].All()), want[topic]))
+			}
+		}
+	})
 	await := func(topics ...string) {
 		for _, topic := range topics {
-			deadline := time.Now().Add(40 * time.Second)
-			for !has(topic) {
-				if time.Now().After(deadline) || l.ctx.Err() != nil {
-					t.Fatalf("%s: %s", topic, langDiff(langContent(topic, readers[topic].All()), want[topic]))
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
+			l.eventually(40*time.Second, topic+" holds what it must", func() bool { return has(topic) })
 		}
 	}
 	// Time goes on when what is before it is through: nothing is late.
@@ -134,7 +135,7 @@ func TestLanguageOverAKill(t *testing.T) {
 	b.close()
 	for _, topic := range outs {
 		if !has(topic) {
-			t.Errorf("%s: %s", topic, langDiff(langContent(topic, readers[topic].All()), want[topic]))
+			t.Errorf("%s does not hold what it must", topic)
 		}
 	}
 }

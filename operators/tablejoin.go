@@ -70,7 +70,7 @@ func tableJoinSide[K, A, B, VR any](
 			c.node = node
 			var res Change[VR]
 			res.New, res.HasNew = row(ch.New, ch.HasNew, o, has)
-			gone := false
+			var gone bool
 			switch {
 			case sendOld:
 				res.Old, res.HasOld = row(ch.Old, ch.HasOld, o, has)

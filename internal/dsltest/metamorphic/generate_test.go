@@ -303,8 +303,6 @@ func zero() int64 { return 0 }
 
 func add(a, b int64) int64 { return a + b }
 
-func sub(a, b int64) int64 { return a - b }
-
 // group groups a stream by its key, by another key, or after a repartition step.
 func (t *topology) group(s *aStream) (*tidegate.Grouped[string, int64], []rec) {
 	switch name := t.name("group"); t.rnd.IntN(3) {
