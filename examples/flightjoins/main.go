@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"log"
 	"os"
@@ -24,9 +25,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if *brokers == "" {
+	switch {
+	case *brokers == "":
 		err = demo(ctx)
-	} else {
+	case *checkpoints == "":
+		err = errors.New("-brokers needs -checkpoints: a folder for checkpoints, which all instances share")
+	default:
 		err = serve(ctx, *brokers, *checkpoints, *state)
 	}
 	if err != nil {
