@@ -166,6 +166,5 @@
 // The pages in docs/guide go further: joins and windows record by record, serdes,
 // names, tests, and every method of Kafka Streams beside tidegate's.
 // docs/differences.md lists where results differ from Kafka Streams', and why.
-// docs/guide/ has joins and windows record by record, and every operator of Kafka
-// Streams beside its counterpart; examples/ has services to copy from.
+// Services to copy from are in examples/.
 package tidegate
