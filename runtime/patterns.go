@@ -108,7 +108,7 @@ func (d *deployment) follow(ctx context.Context, topo *topology.Topology, run fu
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil // stopping: it had no tasks
+			return ctx.Err() // stopping: others have the tasks
 		}
 		if err := d.adopt(ctx, topo, other); err != nil {
 			return err

@@ -55,9 +55,9 @@ func TestGroupFingerprints(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := planOf(t, "", "in-a", "in-b")
-	for _, print := range []string{inGroup(named), "another?in-a,in-b", "another"} {
-		if err := d.differs(print); errors.As(err, &other) || !strings.Contains(err.Error(), "runs another topology") {
-			t.Fatalf("%s: %v", print, err)
+	for _, text := range []string{inGroup(named), "another?in-a,in-b", "another"} {
+		if err := d.differs(text); errors.As(err, &other) || !strings.Contains(err.Error(), "runs another topology") {
+			t.Fatalf("%s: %v", text, err)
 		}
 	}
 	d.plan = named

@@ -86,7 +86,7 @@ func (d *deployment) runInstances(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return nil // stopping: what it had is taken over by others
+			return ctx.Err() // stopping: what it had is taken over by others
 		}
 		if err := displaced.again(time.Now(), d.stateDir, err); err != nil {
 			return err

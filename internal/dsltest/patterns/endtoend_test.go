@@ -62,7 +62,7 @@ func newCluster(t *testing.T, mode tidegate.Mode, topics map[string]int32) *clus
 }
 
 // start runs an instance; end stops it and waits.
-func (c *cluster) start(top *tidegate.Topology, name string) (app *tidegate.App, end func()) {
+func (c *cluster) start(top *tidegate.Topology, name string) (running *tidegate.App, end func()) {
 	c.t.Helper()
 	app, err := tidegate.New(top,
 		tidegate.WithApplicationID("app"), tidegate.WithBrokers(c.broker.Addr()), tidegate.WithMode(c.mode),

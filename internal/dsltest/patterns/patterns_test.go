@@ -143,15 +143,15 @@ func TestFingerprintHoldsThePattern(t *testing.T) {
 	reading := func(pattern string) func(b *tidegate.Builder) {
 		return func(b *tidegate.Builder) { b.StreamPattern(pattern, str, str).GroupByKey("g").Count("n") }
 	}
-	print := func(pattern string, topics map[string]int32) string {
+	id := func(pattern string, topics map[string]int32) string {
 		r, err := resolve(t, topics, reading(pattern))
 		require.NoError(t, err)
 		return r.Fingerprint()
 	}
-	one := print("in-.*", map[string]int32{"in-a": 2})
-	require.Equal(t, one, print("in-.*", map[string]int32{"in-a": 2, "in-b": 2}))
-	require.NotEqual(t, one, print("in-.+", map[string]int32{"in-a": 2}))
-	require.NotEqual(t, one, print("in-.*", map[string]int32{"in-a": 3}))
+	one := id("in-.*", map[string]int32{"in-a": 2})
+	require.Equal(t, one, id("in-.*", map[string]int32{"in-a": 2, "in-b": 2}))
+	require.NotEqual(t, one, id("in-.+", map[string]int32{"in-a": 2}))
+	require.NotEqual(t, one, id("in-.*", map[string]int32{"in-a": 3}))
 }
 
 func TestPatternInDescriptions(t *testing.T) {
