@@ -24,6 +24,7 @@ type childSettings struct {
 	brokers, input, output, app    string
 	keys                           uint64
 	interval                       time.Duration
+	mode                           string
 	stateDir                       string
 	storeDir, s3Endpoint, s3Bucket string
 	cpuProfile, memProfile         string
@@ -39,7 +40,8 @@ func runChild(args []string) error {
 	f.StringVar(&s.output, "output", "bench-output", "topic for the running counts")
 	f.StringVar(&s.app, "app", "bench", "application id")
 	f.Uint64Var(&s.keys, "keys", 100_000, "number of keys after re-keying")
-	f.DurationVar(&s.interval, "interval", time.Second, "checkpoint interval")
+	f.DurationVar(&s.interval, "interval", time.Second, "checkpoint interval; ten times the commit interval in changelog mode")
+	f.StringVar(&s.mode, "mode", barrierMode, "barrier or changelog")
 	f.StringVar(&s.stateDir, "state", "", "folder for local state")
 	f.StringVar(&s.storeDir, "store-dir", "", "folder for checkpoints, instead of S3")
 	f.StringVar(&s.s3Endpoint, "s3-endpoint", "", "URL of the S3 server")
@@ -79,6 +81,9 @@ func (s childSettings) newApp(ctx context.Context) (*tidegate.App, error) {
 		tidegate.WithCheckpointInterval(s.interval),
 		tidegate.WithStateDir(s.stateDir),
 		tidegate.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))),
+	}
+	if s.mode == changelogMode {
+		return tidegate.New(topology, append(options, tidegate.WithMode(tidegate.Changelog), tidegate.WithCommitInterval(s.interval/10))...)
 	}
 	if s.storeDir != "" {
 		return tidegate.New(topology, append(options, tidegate.WithCheckpointDir(s.storeDir))...)

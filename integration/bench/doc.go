@@ -8,7 +8,8 @@
 //
 //   - floor: the program in ./floor, which only moves the bytes;
 //   - tidegate: a child process of this program that runs the topology through
-//     the public API, in barrier mode with Pebble and a checkpoint store.
+//     the public API, in barrier mode with Pebble and a checkpoint store, or
+//     with -mode changelog in changelog mode.
 //
 // The output is read by this process with isolation read_committed while it is
 // written, through a small reader (package measure), so that the measurement costs

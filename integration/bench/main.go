@@ -18,6 +18,12 @@ import (
 // voidBelow is the floor under which a run says nothing: the machine was busy.
 const voidBelow = 800_000
 
+// The modes.
+const (
+	barrierMode   = "barrier"
+	changelogMode = "changelog"
+)
+
 // settings are the flags.
 type settings struct {
 	systems    string
@@ -29,6 +35,7 @@ type settings struct {
 	window     time.Duration
 	interval   time.Duration
 	store      string
+	mode       string
 	seed       uint64
 	heapMB     int
 	stateDir   string
@@ -50,8 +57,9 @@ func main() {
 	flag.IntVar(&s.partitions, "partitions", 4, "partitions of every topic")
 	flag.DurationVar(&s.warmup, "warmup", 10*time.Second, "time after the first output record that does not count")
 	flag.DurationVar(&s.window, "window", 20*time.Second, "time that counts")
-	flag.DurationVar(&s.interval, "interval", time.Second, "tidegate's checkpoint interval")
+	flag.DurationVar(&s.interval, "interval", time.Second, "tidegate's checkpoint interval; in changelog mode the commit interval is a tenth")
 	flag.StringVar(&s.store, "store", "s3", "tidegate's checkpoint store: s3 or dir")
+	flag.StringVar(&s.mode, "mode", barrierMode, "tidegate's mode, barrier or changelog")
 	flag.Uint64Var(&s.seed, "seed", 1, "seed of the input records")
 	flag.IntVar(&s.heapMB, "broker-heap", 1024, "the broker's heap in MB, if one is started")
 	flag.StringVar(&s.stateDir, "state", "", "folder for tidegate's state; default: a temporary one")
@@ -59,6 +67,10 @@ func main() {
 	flag.StringVar(&s.floorProfile, "floor-cpuprofile", "", "file for a processor profile of the floor; the last round's stays")
 	flag.StringVar(&s.keepLogs, "logs", "", "folder that keeps the contestants' logs; default: a temporary one")
 	flag.Parse()
+	if s.mode != barrierMode && s.mode != changelogMode {
+		fmt.Fprintf(os.Stderr, "bench: -mode %q: want barrier or changelog\n", s.mode)
+		os.Exit(2)
+	}
 	exit(run(s))
 }
 

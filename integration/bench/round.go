@@ -53,7 +53,7 @@ func newBench(ctx context.Context, s settings, systems []string) (*bench, error)
 		case "floor":
 			err = b.buildFloor(ctx)
 		case "tidegate":
-			if s.store == "s3" {
+			if s.store == "s3" && s.mode == barrierMode {
 				b.s3, err = servers.S3(ctx)
 			}
 		default:
@@ -286,14 +286,17 @@ func (b *bench) command(ctx context.Context, system, name, output string) (path 
 		"-child", "-brokers=" + brokers, "-input=" + b.input, "-output=" + output, "-app=" + name,
 		"-keys=" + strconv.Itoa(b.keys), "-interval=" + b.interval.String(), "-state=" + filepath.Join(state, name+"-state"),
 	}
-	if b.store == "s3" {
+	args = append(args, "-mode="+b.mode)
+	switch {
+	case b.mode == changelogMode: // needs no store
+	case b.store == "s3":
 		bucket, err := b.s3.NewBucket(ctx)
 		if err != nil {
 			return "", nil, nil, err
 		}
 		args = append(args, "-s3-endpoint="+b.s3.Endpoint, "-s3-bucket="+bucket)
 		env = b.s3.Env()
-	} else {
+	default:
 		args = append(args, "-store-dir="+filepath.Join(b.dir, name+"-store"))
 	}
 	return path, append(args, strings.Fields(b.childArgs)...), env, nil

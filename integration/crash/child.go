@@ -123,6 +123,7 @@ func child(args []string) error {
 	interval := fs.Duration("interval", 500*time.Millisecond, "")
 	breaking := fs.String("break", "", "")
 	mode := fs.String("mode", "barrier", "")
+	standbys := fs.Int("standbys", 0, "")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -154,7 +155,8 @@ func child(args []string) error {
 	defer stop()
 	if *mode == "changelog" {
 		return runChild(ctx, topo, test, *brokers, *stateDir, *name,
-			tidegate.WithMode(tidegate.Changelog), tidegate.WithCommitInterval(*interval/5), tidegate.WithTransactionTimeout(10*time.Second))
+			tidegate.WithMode(tidegate.Changelog), tidegate.WithCommitInterval(*interval/5), tidegate.WithTransactionTimeout(10*time.Second),
+			tidegate.WithStandbys(*standbys))
 	}
 	store, err := s3.New(ctx, s3.Config{Bucket: *bucket, Endpoint: *endpoint, PathStyle: true, Region: aws.ToString(aws.String("us-east-1"))})
 	if err != nil {

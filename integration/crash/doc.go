@@ -2,7 +2,7 @@
 // real S3 server, and checks every record of its output.
 //
 //	go run ./crash -duration 600s -seed 7 [-break commit-early|no-lineage|offsets-ahead]
-//	go run ./crash -mode changelog -duration 600s -seed 7 [-break offsets-ahead|store-early]
+//	go run ./crash -mode changelog -duration 600s -seed 7 [-standbys 1] [-break offsets-ahead|store-early]
 //
 // # The application
 //

@@ -24,6 +24,7 @@ type options struct {
 	seed      uint64
 	breaking  string
 	mode      string
+	standbys  int
 	instances int
 	rate      int64
 	keep      bool
@@ -41,6 +42,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 75*time.Second, "how long the chaos lasts")
 	flag.Uint64Var(&o.seed, "seed", 1, "root seed of the chaos")
 	flag.StringVar(&o.mode, "mode", barrierMode, "the application's mode, barrier or changelog")
+	flag.IntVar(&o.standbys, "standbys", 0, "standbys per task, in changelog mode")
 	flag.StringVar(&o.breaking, "break", "", "switch a rule off: commit-early, no-lineage or offsets-ahead, in changelog mode offsets-ahead or store-early; the run must then fail")
 	flag.IntVar(&o.instances, "instances", 3, "instances of the application")
 	flag.Int64Var(&o.rate, "rate", 2500, "input records a second")
@@ -48,6 +50,10 @@ func main() {
 	flag.Parse()
 	if o.mode != barrierMode && o.mode != changelogMode {
 		fmt.Fprintf(os.Stderr, "crash: -mode %q: want barrier or changelog\n", o.mode)
+		os.Exit(2)
+	}
+	if o.standbys != 0 && o.mode != changelogMode {
+		fmt.Fprintln(os.Stderr, "crash: -standbys is for -mode changelog")
 		os.Exit(2)
 	}
 	if o.breaking == "store-early" {
