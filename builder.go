@@ -17,6 +17,8 @@ type Builder struct {
 	// merge: steps share repartition topics; carried are those to share.
 	merge   bool
 	carried carriedStreams
+	// reuse: tables have their topics as changelogs.
+	reuse bool
 }
 
 // NewBuilder returns an empty builder.
@@ -67,7 +69,8 @@ func (b *Builder) Table[K, V any](
 	ks, vs = given(b, site, "key", ks), given(b, site, "value", vs)
 	o := sourceOptionsOf(b, site, opts)
 	b.t.AddStore(topology.Store{
-		Name: name, Format: operators.FormatTable, Key: serdeInfo(ks), Value: serdeInfo(vs), Site: site, SourceTopic: topic,
+		Name: name, Format: operators.FormatTable, Key: serdeInfo(ks), Value: serdeInfo(vs), Site: site,
+		SourceTopic: topic, FromSource: fromSource(b, o, ks, vs),
 	})
 	src := b.t.Add(topology.Node{
 		Kind: topology.Source, Op: "source", Site: site, Topics: []string{topic},

@@ -65,6 +65,9 @@ type StoreInfo struct {
 	// SourceTopic is the topic that a table is read from: its records are the
 	// store's rows.
 	SourceTopic string
+	// Reused: in changelog mode SourceTopic is the store's changelog, too; see
+	// ReuseSourceTopics.
+	Reused bool
 	// Subtopology is the number of the subtopology whose tasks keep the store.
 	Subtopology int32
 	// Steps are the labels of the steps that own or share the store.
@@ -88,6 +91,9 @@ func (t *Topology) InternalTopics(applicationID string, mode Mode) []InternalTop
 	}
 	if mode == Changelog {
 		for _, s := range t.Stores() {
+			if s.Reused {
+				continue
+			}
 			out = append(out, InternalTopic{
 				Name: changelog.TopicName(applicationID, s.Name), Kind: ChangelogTopic, Store: s.Name,
 				Key: s.Key, Value: s.Value, WrittenBy: []int32{s.Subtopology}, ReadBy: s.Subtopology, Site: s.Site,
@@ -116,7 +122,7 @@ func storeInfo(sub *topology.Subtopology, s *topology.Store) StoreInfo {
 	info := StoreInfo{
 		Name: s.Name, Format: s.Format, Key: s.Key.Fingerprint, Value: s.Value.Fingerprint,
 		WindowSize: milliseconds(s.SizeMs), Grace: milliseconds(s.GraceMs), Windows: s.Windows,
-		SourceTopic: s.SourceTopic, Subtopology: sub.Number, Site: s.Site.String(),
+		SourceTopic: s.SourceTopic, Reused: s.FromSource != nil, Subtopology: sub.Number, Site: s.Site.String(),
 	}
 	for _, n := range sub.Nodes {
 		if slices.Contains(n.Stores, s.Name) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/record"
 	"github.com/tidegate/tidegate/state"
 )
 
@@ -31,7 +32,14 @@ type StoreSpec struct {
 	Expires bool
 	// Unlogged: the store has no changelog, and is empty whenever its task starts.
 	Unlogged bool
+	// FromSource, if not nil, says that Changelog is an input of the task, and
+	// makes the store's row of one of its records. Nothing is written to it, and
+	// its bounds end at the task's committed offset.
+	FromSource func(r *record.Raw) (key, value []byte, ok bool)
 }
+
+// logged reports whether the store's changes are written to its changelog.
+func (s StoreSpec) logged() bool { return !s.Unlogged && s.FromSource == nil }
 
 // Engine is a task's state.Engine in changelog mode: its stores keep what is
 // written in layers, log it, and write it to the engine below once it is
@@ -198,7 +206,7 @@ func (s *store) Delete(key []byte) error {
 // DeleteRange logs a tombstone per key, except where old entries leave the
 // changelog by themselves.
 func (s *store) DeleteRange(from, to []byte) error {
-	if !s.spec.Expires && !s.spec.Unlogged {
+	if !s.spec.Expires && s.spec.logged() {
 		it := s.Scan(from, to, false)
 		for it.Next() {
 			s.append(it.Key(), nil)
@@ -216,7 +224,7 @@ func (s *store) DeleteRange(from, to []byte) error {
 
 // append adds a record to the changelog batch.
 func (s *store) append(key, value []byte) {
-	if s.spec.Unlogged {
+	if !s.spec.logged() {
 		return
 	}
 	if key == nil {

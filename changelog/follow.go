@@ -24,8 +24,8 @@ func (e *Engine) Follow(ctx context.Context, f *kafka.Fetcher, bounds map[string
 	defer close(gone)
 	var all []*restoring
 	for _, spec := range e.specs {
-		if spec.Unlogged {
-			continue
+		if !spec.logged() {
+			continue // RestoreSources follows inputs
 		}
 		p, known, err := e.Position(spec.Name)
 		if err != nil {

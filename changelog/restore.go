@@ -3,6 +3,7 @@ package changelog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/ids"
@@ -41,9 +42,23 @@ const restoreBytes = 4 << 20
 // position. REQUIRES: called before the task runs, by the only user of the
 // engine; positions are checked (Reusable).
 func (e *Engine) Restore(ctx context.Context, f *kafka.Fetcher, bounds map[string]Bounds) (out Restored, err error) {
+	return e.restore(ctx, f, bounds, e.specs)
+}
+
+// RestoreSources is Restore for the stores whose changelogs are inputs of the
+// task: a standby calls it now and then, since it may follow those only as far
+// as the task's committed offsets.
+func (e *Engine) RestoreSources(ctx context.Context, f *kafka.Fetcher, bounds map[string]Bounds) error {
+	_, err := e.restore(ctx, f, bounds, slices.DeleteFunc(slices.Clone(e.specs), func(s StoreSpec) bool {
+		return s.Unlogged || s.FromSource == nil
+	}))
+	return err
+}
+
+func (e *Engine) restore(ctx context.Context, f *kafka.Fetcher, bounds map[string]Bounds, specs []StoreSpec) (out Restored, err error) {
 	begun := time.Now()
 	out.Empty = true
-	for _, spec := range e.specs {
+	for _, spec := range specs {
 		if spec.Unlogged {
 			// What is there is of a run that others may have followed.
 			if err := e.stores[spec.Name].below.DeleteRange(nil, nil); err != nil {
@@ -139,10 +154,25 @@ func (r *restoring) read(ctx context.Context, f *kafka.Fetcher) error {
 // take applies a fetched batch.
 func (r *restoring) take(b *kafka.Batch) error {
 	batch := batchOf(r.kv)
+	next := b.NextOffset
 	for i := range b.Records {
-		if err := applyRecord(batch, &b.Records[i]); err != nil {
+		rec := &b.Records[i]
+		if r.spec.FromSource != nil {
+			if rec.Offset >= r.end { // the task has yet to process it
+				next = r.end
+				break
+			}
+			if err := r.applySource(batch, rec); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := applyRecord(batch, rec); err != nil {
 			return err
 		}
+	}
+	if r.spec.FromSource != nil {
+		next = min(next, r.end)
 	}
 	if err := batch.Commit(); err != nil {
 		return err
@@ -150,7 +180,7 @@ func (r *restoring) take(b *kafka.Batch) error {
 	r.records += int64(len(b.Records))
 	r.bytes += int64(b.Bytes)
 	r.unsaved += int64(b.Bytes)
-	r.next = max(r.next, b.NextOffset)
+	r.next = max(r.next, next)
 	if r.unsaved >= restoreChunk {
 		return r.save()
 	}
@@ -168,6 +198,18 @@ func applyRecord(batch state.Batch, rec *record.Raw) error {
 		return batch.Delete(rec.Key)
 	}
 	return batch.Set(rec.Key, rec.Value)
+}
+
+// applySource applies a record of an input topic, as the table's step did.
+func (r *restoring) applySource(batch state.Batch, rec *record.Raw) error {
+	key, value, ok := r.spec.FromSource(rec)
+	switch {
+	case !ok:
+		return nil
+	case value == nil:
+		return batch.Delete(key)
+	}
+	return batch.Set(key, value)
 }
 
 // Changelogs returns the changelog partitions, for asking their bounds.

@@ -41,12 +41,12 @@ func Expires(s *topology.Store) bool {
 func DropsByTime(s *topology.Store) bool { return Expires(s) && s.Format != "windows-1" }
 
 // Topics are the changelog topics of a topology, one per store but those that are
-// not logged, with one partition per task of the store's subtopology.
+// not logged or kept in their source topics, with one partition per task of the store's subtopology.
 func Topics(plan *topology.Resolved, replication int16, unlogged []string) []kafka.TopicSpec {
 	var out []kafka.TopicSpec
 	for _, sub := range plan.Subtopologies() {
 		for _, s := range sub.Stores {
-			if slices.Contains(unlogged, s.Name) {
+			if slices.Contains(unlogged, s.Name) || s.FromSource != nil {
 				continue
 			}
 			configs := kafka.InternalConfigs(recordBytes)

@@ -272,6 +272,9 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology, match
 	if err := d.checkUnlogged(); err != nil {
 		return err
 	}
+	if err := d.checkReused(ctx); err != nil {
+		return err
+	}
 	d.fingerprint, d.groupPrint = d.plan.Fingerprint(), inGroup(d.plan)
 	specs := changelog.Topics(d.plan, d.cfg.ReplicationFactor, d.cfg.Unlogged)
 	if d.cfg.Mode == Barrier {

@@ -137,7 +137,7 @@ func (r *logRun) restore(known bool) (err error) {
 	if r.standby != nil {
 		<-r.standby // lets go of the folder
 	}
-	e, bounds, err := i.openTask(r.ctx, t, changelog.Log{
+	e, bounds, err := i.openTask(r.ctx, t, r.committed, changelog.Log{
 		NewBatch: i.writer.NewBatch, Now: time.Now,
 		Send: func(b *kafka.Builder) { r.send(b, r.passedN+1) },
 	})
@@ -157,14 +157,14 @@ func (r *logRun) restore(known bool) (err error) {
 }
 
 // openTask opens a task's engine with the bounds of its changelogs, emptied where
-// it cannot be followed on.
-func (i *logInstance) openTask(ctx context.Context, t ids.TaskID, log changelog.Log) (*changelog.Engine, map[string]changelog.Bounds, error) {
+// it cannot be followed on. committed are the task's offsets.
+func (i *logInstance) openTask(ctx context.Context, t ids.TaskID, committed map[ids.TopicPartition]int64, log changelog.Log) (*changelog.Engine, map[string]changelog.Bounds, error) {
 	specs := i.storeSpecs(t)
 	e, err := i.openEngineOf(t, specs, log, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	bounds, err := i.boundsOf(ctx, e)
+	bounds, err := i.boundsOf(ctx, e, specs, committed)
 	if err != nil {
 		return nil, nil, errors.Join(err, e.Close())
 	}
@@ -184,7 +184,15 @@ func (i *logInstance) openTask(ctx context.Context, t ids.TaskID, log changelog.
 func (i *logInstance) storeSpecs(t ids.TaskID) (out []changelog.StoreSpec) {
 	for _, s := range i.plan.Subtopologies()[t.Sub].Stores {
 		tp := changelog.Partition(i.cfg.ApplicationID, s.Name, t)
-		out = append(out, changelog.StoreSpec{Name: s.Name, Changelog: tp, Topic: i.topicIDs[tp.Topic], Expires: changelog.DropsByTime(s), Unlogged: slices.Contains(i.cfg.Unlogged, s.Name)})
+		unlogged := slices.Contains(i.cfg.Unlogged, s.Name)
+		if s.FromSource != nil {
+			tp.Topic = s.SourceTopic
+			// A task beyond the topic's partitions has no rows.
+			unlogged = unlogged || tp.Partition >= i.plan.Partitions(s.SourceTopic)
+		}
+		out = append(out, changelog.StoreSpec{
+			Name: s.Name, Changelog: tp, Topic: i.topicIDs[tp.Topic], Expires: changelog.DropsByTime(s), Unlogged: unlogged, FromSource: s.FromSource,
+		})
 	}
 	return out
 }
@@ -243,8 +251,9 @@ func (d *deployment) openKept(dir string, wipe bool) (state.Engine, error) {
 	return e, err
 }
 
-// boundsOf asks for the ends of an engine's changelogs.
-func (i *logInstance) boundsOf(ctx context.Context, e *changelog.Engine) (map[string]changelog.Bounds, error) {
+// boundsOf asks for the ends of an engine's changelogs. That of an input is where
+// the task goes on in it.
+func (i *logInstance) boundsOf(ctx context.Context, e *changelog.Engine, specs []changelog.StoreSpec, committed map[ids.TopicPartition]int64) (map[string]changelog.Bounds, error) {
 	logs := e.Changelogs()
 	var tps []ids.TopicPartition
 	for _, tp := range logs {
@@ -263,6 +272,18 @@ func (i *logInstance) boundsOf(ctx context.Context, e *changelog.Engine) (map[st
 	out := map[string]changelog.Bounds{}
 	for store, tp := range logs {
 		out[store] = changelog.Bounds{Start: starts[tp], End: ends[tp]}
+	}
+	for _, s := range specs {
+		if s.FromSource == nil || s.Unlogged {
+			continue
+		}
+		b := out[s.Name]
+		if next, ok := committed[s.Changelog]; ok {
+			b.End = max(min(next, b.End), b.Start)
+		} else {
+			b.End = b.Start // nothing was read
+		}
+		out[s.Name] = b
 	}
 	return out, err
 }

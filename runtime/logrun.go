@@ -254,7 +254,9 @@ func (i *logInstance) apply(e changelog.DoApply) {
 		next := map[string]int64{}
 		if e.Committed {
 			for store, tp := range r.engine.Changelogs() {
-				if last := i.txn.lastOffset(tp); last >= 0 {
+				if offset, input := s.External[tp]; input {
+					next[store] = offset
+				} else if last := i.txn.lastOffset(tp); last >= 0 {
 					next[store] = last + 1
 				}
 			}

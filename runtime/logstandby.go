@@ -71,9 +71,26 @@ func (i *logInstance) endStandby(t ids.TaskID) {
 	}
 }
 
-// follow follows a task's changelogs until ctx ends.
+// followInputs is how often a standby looks how far its task came in inputs that
+// serve as changelogs.
+const followInputs = 10 * time.Second
+
+// follow follows a task's changelogs until ctx ends. Inputs that serve as
+// changelogs are read now and then, as far as the task's committed offsets: a
+// store that is ahead of its task would be of no use.
 func (i *logInstance) follow(ctx context.Context, t ids.TaskID) (err error) {
-	e, bounds, err := i.openTask(ctx, t, changelog.Log{})
+	specs := i.storeSpecs(t)
+	var inputs []ids.TopicPartition
+	for _, s := range specs {
+		if s.FromSource != nil && !s.Unlogged {
+			inputs = append(inputs, s.Changelog)
+		}
+	}
+	committed, err := i.committedOf(ctx, inputs)
+	if err != nil {
+		return err
+	}
+	e, bounds, err := i.openTask(ctx, t, committed, changelog.Log{})
 	if err != nil {
 		return err
 	}
@@ -82,5 +99,37 @@ func (i *logInstance) follow(ctx context.Context, t ids.TaskID) (err error) {
 			err = cerr
 		}
 	}()
-	return e.Follow(ctx, i.restorer, bounds)
+	if len(inputs) == 0 {
+		return e.Follow(ctx, i.restorer, bounds)
+	}
+	for {
+		if err := e.RestoreSources(ctx, i.restorer, bounds); err != nil {
+			return err
+		}
+		some, cancel := context.WithTimeout(ctx, followInputs)
+		err := e.Follow(some, i.restorer, bounds)
+		cancel()
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		if committed, err = i.committedOf(ctx, inputs); err == nil {
+			bounds, err = i.boundsOf(ctx, e, specs, committed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// committedOf are the committed offsets of a standby's inputs.
+func (i *logInstance) committedOf(ctx context.Context, inputs []ids.TopicPartition) (map[ids.TopicPartition]int64, error) {
+	if len(inputs) == 0 {
+		return nil, nil
+	}
+	found, err := i.admin.FetchOffsets(ctx, i.cfg.ApplicationID, inputs...)
+	out := map[ids.TopicPartition]int64{}
+	for tp, o := range found {
+		out[tp] = o.Offset
+	}
+	return out, err
 }

@@ -69,6 +69,9 @@ func (t *Topology) describe(app string, partitions func(*Repartition) string, ta
 		} else if s.GraceMs > 0 {
 			fmt.Fprintf(&b, ", kept %d ms", s.GraceMs)
 		}
+		if s.FromSource != nil {
+			fmt.Fprintf(&b, ", changelog is topic %s", s.SourceTopic)
+		}
 		b.WriteString("\n")
 	}
 	if len(t.stores) == 0 {

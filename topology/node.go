@@ -1,6 +1,10 @@
 package topology
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/tidegate/tidegate/record"
+)
 
 // Kind says what a node is.
 type Kind uint8
@@ -144,10 +148,13 @@ type Store struct {
 	Windows   string
 	WindowEnd func(start int64) int64
 	// SourceTopic is the external topic whose records the store's rows are, key
-	// by key, with the same serdes: a table that is read from a topic. In
-	// changelog mode that topic can serve as the store's changelog.
+	// by key, with the same serdes: a table that is read from a topic.
 	SourceTopic string
-	Site        Site
+	// FromSource, if not nil, makes the store's row of a record of SourceTopic, so
+	// that the topic serves as the store's changelog in changelog mode. A nil
+	// value deletes the row; ok is false for a record that the store never took.
+	FromSource func(r *record.Raw) (key, value []byte, ok bool)
+	Site       Site
 	// Owner identifies the definition: two nodes share a store when they name
 	// the same Owner, and collide when they name different ones.
 	Owner any

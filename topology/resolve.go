@@ -429,6 +429,9 @@ func (r *Resolved) Fingerprint() string {
 			if st.Windows != "" {
 				fmt.Fprintf(&b, "windows %q\n", st.Windows)
 			}
+			if st.FromSource != nil {
+				fmt.Fprintf(&b, "kept in %q\n", st.SourceTopic)
+			}
 		}
 		for _, n := range s.Nodes {
 			if n.Kind == Stateful || n.Kind == Process {
