@@ -87,7 +87,8 @@ func (s *Stream[K, V]) JoinStream[VO, VR any](
 // partner and is sent at once.
 //
 // A result without a partner lies behind stream time by all of its window and
-// grace: windows and joins further down need a grace of that length to take it.
+// grace, and by more where stream time jumps: windows and joins further down need
+// a grace of that length to take it, else it is late there.
 func (s *Stream[K, V]) LeftJoinStream[VO, VR any](
 	name string, other *Stream[K, VO], within JoinWindows, f func(V, Opt[VO]) VR, vs ...serde.Serde[VR],
 ) *Stream[K, VR] {
