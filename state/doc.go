@@ -30,21 +30,33 @@
 // # Invariants
 //
 //  1. A store and its cache belong to one goroutine. Nothing here locks.
+//
 //  2. After Flush returned nil, the KV holds exactly what Get would answer.
+//
 //  3. Entries are written in the order of their keys by a flush, and in the order
 //     in which they became dirty by an eviction, never in map order: two runs over
 //     the same records make the same writes.
+//
 //  4. The value that Get returned is the cached one. The owner may change it and
 //     must then Put it, also when nothing but its content changed; in between the
 //     entry may have been evicted, which loses nothing, because Put brings the
 //     value along. A value changed without Put may or may not be stored.
+//
 //  5. A value from GetOld or PutWithOld is decoded anew and shared with nobody.
+//
 //  6. A folder is usable exactly when it has a seal (see [WriteSeal]): the seal is
 //     written last, and removed before an engine writes into the folder.
+//
 //  7. A File marked Immutable keeps its content under its name for one engine's
 //     life. It does not beyond: an engine opened from an older snapshot uses the
 //     numbers again, with other content. Whoever uploads must put something that
 //     is unique per engine life into the object's name.
+//
+//  8. A View shows the KVs as they were at one moment. It is the only thing here
+//     that other goroutines may use, and an engine is not closed under a reader.
+//
+//  9. What a store hides because it is too old does not depend on whether it was
+//     dropped already, unless the caller asks for what is left.
 //
 // # What it does not do
 //
