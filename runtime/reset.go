@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/tidegate/tidegate/internal/kafka"
 	"github.com/tidegate/tidegate/topology"
@@ -16,11 +18,22 @@ import (
 type Reset struct {
 	Application string
 	// Topics are the internal topics found, sorted. They are recognised by name:
-	// "A-…-changelog", "A-…-repartition" and "A-control". Another application
-	// whose id begins with "A-" has such names, too: look before Execute.
+	// "A-…-changelog", "A-…-repartition" and "A-control".
 	Topics []string
+	// Ambiguous are topics of such names that can be those of another application
+	// that exists, sorted by topic: of "A-b-c-changelog" nobody can tell whether it
+	// is store "b-c" of A or store "c" of "A-b". Execute leaves them alone unless
+	// Include moved them to Topics.
+	Ambiguous []AmbiguousTopic
 
 	client *kafka.Client
+}
+
+// AmbiguousTopic is a topic that may belong to another application.
+type AmbiguousTopic struct {
+	Topic string
+	// Other is the application id, and Trace says what shows that it exists.
+	Other, Trace string
 }
 
 // PlanReset finds what a Reset would delete. Close it.
@@ -38,16 +51,63 @@ func PlanReset(ctx context.Context, brokers []string, application string, log *s
 	if err == nil {
 		all, err = client.Admin().ListTopics(ctx)
 	}
+	var groups []string
+	if err == nil {
+		groups, err = client.Admin().ListGroups(ctx)
+	}
 	if err != nil {
 		_ = client.Close()
 		return nil, err
 	}
-	for _, name := range all {
-		if topology.InternalName(application, name) {
-			r.Topics = append(r.Topics, name)
+	r.sort(all, groups)
+	return r, nil
+}
+
+// sort finds the application's topics among all, and of which other applications
+// they can be: those with a consumer group, or with a control log.
+func (r *Reset) sort(topics, groups []string) {
+	others := map[string]string{}
+	for _, name := range topics {
+		if id, ok := strings.CutSuffix(name, ControlTopic("")); ok {
+			others[id] = "topic " + name
 		}
 	}
-	return r, nil
+	for _, id := range groups {
+		others[id] = "consumer group " + id
+	}
+	for _, name := range topics {
+		if !topology.InternalName(r.Application, name) {
+			continue
+		}
+		other := ""
+		for id := range others { // the longest, so that the choice is not random
+			if id != r.Application && len(id) > len(other) && topology.InternalName(id, name) {
+				other = id
+			}
+		}
+		if other == "" {
+			r.Topics = append(r.Topics, name)
+		} else {
+			r.Ambiguous = append(r.Ambiguous, AmbiguousTopic{name, other, others[other]})
+		}
+	}
+}
+
+// Include moves ambiguous topics to those that Execute deletes: somebody knows
+// that they are this application's.
+func (r *Reset) Include(topics ...string) error {
+	for _, name := range topics {
+		at := slices.IndexFunc(r.Ambiguous, func(a AmbiguousTopic) bool { return a.Topic == name })
+		switch {
+		case at >= 0:
+			r.Ambiguous = slices.Delete(r.Ambiguous, at, at+1)
+			r.Topics = append(r.Topics, name)
+		case !slices.Contains(r.Topics, name):
+			return fmt.Errorf("topic %q is not among the internal topics that application %q can have", name, r.Application)
+		}
+	}
+	slices.Sort(r.Topics)
+	return nil
 }
 
 // Execute deletes the group, which fails while an instance is in it, and then the

@@ -21,12 +21,13 @@ func reset(args []string, out io.Writer) int {
 	fs.SetOutput(out)
 	brokers := fs.String("brokers", "", "brokers as host:port, separated by commas")
 	application := fs.String("application", "", "application id")
+	include := fs.String("include", "", "topics, separated by commas, that are this application's although another one could have them")
 	execute := fs.Bool("execute", false, "delete; without it only shown")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
 	if *brokers == "" || *application == "" || fs.NArg() > 0 {
-		fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT,… --application ID [--execute]")
+		fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT,… --application ID [--include TOPIC,…] [--execute]")
 		return 2
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), resetFor)
@@ -38,9 +39,23 @@ func reset(args []string, out io.Writer) int {
 		return 1
 	}
 	defer plan.Close()
+	if *include != "" {
+		if err := plan.Include(strings.Split(*include, ",")...); err != nil {
+			fmt.Fprintf(out, "tidegate reset: --include: %v\n", err)
+			return 1
+		}
+	}
 	fmt.Fprintf(out, "consumer group %s with its offsets\n", plan.Application)
 	for _, t := range plan.Topics {
 		fmt.Fprintf(out, "topic %s\n", t)
+	}
+	var left []string
+	for _, a := range plan.Ambiguous {
+		fmt.Fprintf(out, "left alone: topic %s can be that of application %s (%s)\n", a.Topic, a.Other, a.Trace)
+		left = append(left, a.Topic)
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(out, "What of these is application %s's, add: --include %s\n", plan.Application, strings.Join(left, ","))
 	}
 	if !*execute {
 		fmt.Fprintln(out, "Nothing was deleted. If all of that is this application's, say --execute.")

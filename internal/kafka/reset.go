@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/IBM/sarama"
@@ -32,6 +33,39 @@ func (a *Admin) ListTopics(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// ListGroups returns the names of all consumer groups that the client may
+// describe, in order. Each broker knows those that it coordinates.
+func (a *Admin) ListGroups(ctx context.Context) ([]string, error) {
+	var names []string
+	err := retry(ctx, retriable, func() error {
+		if _, err := a.controller(ctx); err != nil { // learns the brokers
+			return err
+		}
+		a.c.meta.mu.Lock()
+		nodes := slices.Collect(maps.Values(a.c.meta.nodes))
+		a.c.meta.mu.Unlock()
+		names = names[:0]
+		for _, n := range nodes {
+			res, err := request(ctx, a.pool, n, func(b *sarama.Broker) (*sarama.ListGroupsResponse, error) {
+				return b.ListGroups(&sarama.ListGroupsRequest{Version: 2})
+			})
+			if err == nil {
+				err = codeError(res.Err)
+			}
+			if err != nil {
+				return err
+			}
+			names = slices.AppendSeq(names, maps.Keys(res.Groups))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, newError("list groups", ids.TopicPartition{}, err)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // DeleteGroup deletes a consumer group with its offsets. One that is not there is
