@@ -16,7 +16,7 @@ import (
 type SessionStore[K, V any] struct{ in opened[K, V] }
 
 // SessionStore opens the store of an aggregation over sessions or sliding
-// windows. ks is the serde of the key without the window.
+// windows, or a processor's SessionStore. ks is the serde of the key without the window.
 func (d *Driver) SessionStore[K, V any](name string, ks serde.Serde[K], vs serde.Serde[V]) *SessionStore[K, V] {
 	d.t.Helper()
 	in, err := openStore(d, name, ks, vs, operators.FormatSliding, operators.FormatSessions)

@@ -76,6 +76,9 @@ func TestNilIsAMistake(t *testing.T) {
 		"VersionedStore": func(_ *tidegate.Builder, in stream) {
 			in.Process("p", noProc, tidegate.VersionedStore[string, string]("s", 0, nil, nil))
 		},
+		"SessionStore": func(_ *tidegate.Builder, in stream) {
+			in.Process("p", noProc, tidegate.SessionStore[string, string]("s", 0, nil, nil))
+		},
 		"WindowStore": func(_ *tidegate.Builder, in stream) {
 			in.Process("p", noProc, tidegate.WindowStore[string, string]("s", 0, nil, nil))
 		},
