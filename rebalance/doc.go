@@ -13,9 +13,15 @@
 // exactly. Within its quota an instance keeps what it has, the heaviest first;
 // what is left goes to the instance with the lightest load.
 //
-// The plan is only the group's proposal. A task runs where the control log's
-// Start or handover says (R4), so a plan that is never carried out does no
-// harm.
+// In barrier mode the plan is only the group's proposal. A task runs where the
+// control log's Start or handover says (R4), so a plan that is never carried out
+// does no harm. In changelog mode the plan is what counts: Withhold takes out of
+// it what another member still has, so that an owner closes a task before the
+// next one starts it, and the next round gives it out.
+//
+// Followers says which members follow the changelogs of a task beside its owner.
+// Each member computes it by itself from the list of members; nobody has to be
+// told. Plan prefers a task's followers when the task needs a new place.
 //
 // # Invariants
 //
@@ -27,11 +33,14 @@
 //     members.
 //  4. No plan that satisfies 3 moves fewer tasks.
 //  5. The order of the arguments does not matter: every member that computes
-//     the plan computes the same.
+//     the plan, or the followers of a task, computes the same.
+//  6. Withhold gives no task to a member while another one says that it has it.
+//  7. A member that comes or goes changes the followers of no task but those
+//     that it follows itself.
 //
 // # What it does not do
 //
 // No I/O, no clock, no goroutine. Joining the group is internal/kafka's,
-// deciding when a plan is carried out is barrier's. Tags are carried for the
-// placement of standbys and not used in planning.
+// deciding when a plan is carried out is barrier's or changelog's. Tags are
+// carried and not used in planning.
 package rebalance
