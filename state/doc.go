@@ -5,8 +5,8 @@
 // # The idea
 //
 // A task owns one [Engine] (package memory or pebblestore) with named byte
-// stores ([KV]) in it. Operators never see bytes: they use a [KVStore] or a
-// [WindowStore], which keep decoded values in the task's [Cache]. A Get that
+// stores ([KV]) in it. Operators never see bytes: they use a [KVStore] or
+// another typed store (windows, sessions, versions, lists), most of which keep decoded values in the task's [Cache]. A Get that
 // hits costs the serialisation of the key into a scratch buffer and one map
 // lookup; a Put marks the entry dirty and writes nothing. Dirty entries reach
 // the engine when the task flushes at a barrier (or commit), when the cache
