@@ -52,6 +52,17 @@ const (
 	Memory = runtime.Memory
 )
 
+// OffsetReset says where a source starts that has no committed offset (Kafka
+// Streams' auto.offset.reset).
+type OffsetReset = runtime.OffsetReset
+
+const (
+	// Earliest starts at the oldest record. The default.
+	Earliest = runtime.Earliest
+	// Latest starts at the end.
+	Latest = runtime.Latest
+)
+
 // WithApplicationID names the application: its consumer group, internal topics
 // and checkpoints. Required; letters, digits, dots, underscores and hyphens
 // (Kafka Streams' application.id).
@@ -220,7 +231,7 @@ func WithCompression(codec string) Option { return func(c *runtime.Config) { c.C
 
 // WithOffsetReset says where sources start that have no committed offset; the
 // default is Earliest. A source's own option overrides it.
-func WithOffsetReset(r runtime.OffsetReset) Option {
+func WithOffsetReset(r OffsetReset) Option {
 	return func(c *runtime.Config) { c.OffsetReset = r }
 }
 

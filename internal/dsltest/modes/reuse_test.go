@@ -14,7 +14,6 @@ import (
 	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/internal/kafka"
 	"github.com/tidegate/tidegate/internal/testkit"
-	"github.com/tidegate/tidegate/runtime"
 )
 
 // lookups joins the stream "in" with the table of topic "rows".
@@ -201,7 +200,7 @@ func TestReuseSourceTopicsRefused(t *testing.T) {
 		{map[string]string{"cleanup.policy": "delete"}, nil, []string{"topic rows", "cleanup.policy=delete", "Set cleanup.policy=compact"}},
 		{map[string]string{"cleanup.policy": "compact,delete"}, nil, []string{"cleanup.policy=compact,delete"}},
 		{map[string]string{"cleanup.policy": "compact", "delete.retention.ms": "1000"}, nil, []string{"delete.retention.ms=1000", "at least 86400000"}},
-		{map[string]string{"cleanup.policy": "compact"}, []tidegate.Option{tidegate.WithOffsetReset(runtime.Latest)}, []string{`table "tab"`, "FromEarliest"}},
+		{map[string]string{"cleanup.policy": "compact"}, []tidegate.Option{tidegate.WithOffsetReset(tidegate.Latest)}, []string{`table "tab"`, "FromEarliest"}},
 	} {
 		c := newCluster(t, map[string]int32{"in": 2, "out": 2})
 		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
