@@ -138,7 +138,7 @@ func TestProcessValues(t *testing.T) {
 		}
 		_, err = c.Schedule(10*ms, tidegate.StreamTime, func(int64) error {
 			if err := c.Forward("x"); err == nil || !strings.Contains(err.Error(), "no record whose key") {
-				return fmt.Errorf("forwarded without a key: %v", err)
+				return fmt.Errorf("forwarded without a key: %w", err)
 			}
 			return nil
 		})
@@ -188,7 +188,7 @@ func TestProcessorReadsTable(t *testing.T) {
 				rows, err := c.Rows(tab)
 				return func(k string, _ tidegate.Opt[string]) error {
 					v, ts, ok, err := rows.GetWithTimestamp(k)
-					if v2, ok2, err2 := rows.Get(k); v2 != v || ok2 != ok || err2 != err {
+					if v2, ok2, err2 := rows.Get(k); v2 != v || ok2 != ok || !errors.Is(err2, err) {
 						return errors.New("Get and GetWithTimestamp differ")
 					}
 					return errors.Join(err, c.Forward(k, fmt.Sprint(v, ts, ok)))

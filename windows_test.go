@@ -31,7 +31,7 @@ func TestWindowMistakes(t *testing.T) {
 			g.WindowedBy(tidegate.Sliding(-ms), w).Count("n")
 		},
 		"overflows": func(g *tidegate.Grouped[string, string]) {
-			g.WindowedBy(tidegate.Sliding(1<<62/ms*ms), w).Count("n")
+			g.WindowedBy(tidegate.Sliding((1 << 62 * time.Nanosecond).Truncate(ms)), w).Count("n")
 		},
 		"event time has whole milliseconds": func(g *tidegate.Grouped[string, string]) {
 			g.WindowedBy(tidegate.Hopping(2*ms, ms+1), w).Count("n")
@@ -64,7 +64,7 @@ func TestWindowMistakes(t *testing.T) {
 			g.SessionWindowedBy(tidegate.Session(ms).Grace(-ms), w).Count("n")
 		},
 		"session gap 2562047h47m16.854s plus grace": func(g *tidegate.Grouped[string, string]) {
-			g.SessionWindowedBy(tidegate.Session(time.Duration(math.MaxInt64)/ms*ms), w).Count("n")
+			g.SessionWindowedBy(tidegate.Session(time.Duration(math.MaxInt64).Truncate(ms)), w).Count("n")
 		},
 		"session gap 1ns": func(g *tidegate.Grouped[string, string]) {
 			g.SessionWindowedBy(tidegate.Session(1), w).Count("n")

@@ -180,7 +180,7 @@ func (l *foreignLeft[K, V, KO, VO, VR]) process(c *Context, k K, ch Change[V]) (
 		return err
 	}
 	ts, h := c.Timestamp, c.Headers
-	if had && !(has && row.key == string(l.foreign)) {
+	if had && (!has || row.key != string(l.foreign)) {
 		l.old = append(l.old[:0], row.key...)
 		if err := l.subscribe(c, l.old, subscription{unsubscribe, row.version, l.key}, 0); err != nil {
 			return err

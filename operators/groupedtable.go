@@ -146,7 +146,7 @@ const (
 
 var errDelta = errors.New("a change of a grouped table is cut short or malformed")
 
-func appendDelta(dst, old, new []byte, hasOld, hasNew bool) []byte {
+func appendDelta(dst, before, after []byte, hasOld, hasNew bool) []byte {
 	flags := byte(0)
 	if hasOld {
 		flags |= deltaOld
@@ -156,14 +156,14 @@ func appendDelta(dst, old, new []byte, hasOld, hasNew bool) []byte {
 	}
 	dst = append(dst, deltaVersion, flags)
 	if hasOld {
-		dst = binary.AppendUvarint(dst, uint64(len(old)))
-		dst = append(dst, old...)
+		dst = binary.AppendUvarint(dst, uint64(len(before)))
+		dst = append(dst, before...)
 	}
-	return append(dst, new...)
+	return append(dst, after...)
 }
 
 // splitDelta takes a change apart; the parts alias b.
-func splitDelta(b []byte) (old, new []byte, flags byte, err error) {
+func splitDelta(b []byte) (before, after []byte, flags byte, err error) {
 	if len(b) < deltaHead {
 		return nil, nil, 0, errDelta
 	}
@@ -179,12 +179,12 @@ func splitDelta(b []byte) (old, new []byte, flags byte, err error) {
 		if w <= 0 || n > uint64(len(b)-w) {
 			return nil, nil, 0, errDelta
 		}
-		old, b = b[w:w+int(n)], b[w+int(n):]
+		before, b = b[w:w+int(n)], b[w+int(n):]
 	}
 	if flags&deltaNew == 0 && len(b) > 0 {
 		return nil, nil, 0, errDelta
 	}
-	return old, b, flags, nil
+	return before, b, flags, nil
 }
 
 // DeltaSerde is the serde of the changes that [GroupTable] writes.
@@ -193,33 +193,33 @@ func DeltaSerde[V any](vs serde.Serde[V]) serde.Serde[Change[V]] { return deltaS
 type deltaSerde[V any] struct{ in serde.Serde[V] }
 
 func (s deltaSerde[V]) Append(dst []byte, ch Change[V]) ([]byte, error) {
-	var old, new []byte
+	var before, after []byte
 	var err error
 	if ch.HasOld {
-		if old, err = s.in.Append(nil, ch.Old); err != nil {
+		if before, err = s.in.Append(nil, ch.Old); err != nil {
 			return dst, err
 		}
 	}
 	if ch.HasNew {
-		if new, err = s.in.Append(nil, ch.New); err != nil {
+		if after, err = s.in.Append(nil, ch.New); err != nil {
 			return dst, err
 		}
 	}
-	return appendDelta(dst, old, new, ch.HasOld, ch.HasNew), nil
+	return appendDelta(dst, before, after, ch.HasOld, ch.HasNew), nil
 }
 
 func (s deltaSerde[V]) Decode(b []byte) (ch Change[V], err error) {
-	old, new, flags, err := splitDelta(b)
+	before, after, flags, err := splitDelta(b)
 	if err != nil {
 		return ch, err
 	}
 	if ch.HasOld = flags&deltaOld != 0; ch.HasOld {
-		if ch.Old, err = s.in.Decode(old); err != nil {
+		if ch.Old, err = s.in.Decode(before); err != nil {
 			return ch, fmt.Errorf("old value: %w", err)
 		}
 	}
 	if ch.HasNew = flags&deltaNew != 0; ch.HasNew {
-		if ch.New, err = s.in.Decode(new); err != nil {
+		if ch.New, err = s.in.Decode(after); err != nil {
 			return ch, fmt.Errorf("new value: %w", err)
 		}
 	}

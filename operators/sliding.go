@@ -226,11 +226,11 @@ func (a *slidingAgg[K, V, A, WK]) planEarly(c *Context, k K, v V) error {
 	var prev int64
 	for i := range a.rows {
 		r := &a.rows[i]
-		switch {
-		case r.start == 0:
+		switch r.start {
+		case 0:
 			all = r
 			prev, hasPrev = r.last, r.last < a.at
-		case r.start == a.at+1:
+		case a.at + 1:
 			rightIs = true
 		default:
 			right = r

@@ -73,12 +73,12 @@ func UserTimestamps[K, V any](
 		if r.Key == nil {
 			k, _ = keyNull.null(0)
 		} else if k, err = ks.Decode(r.Key); err != nil {
-			return 0, false, nil
+			return 0, false, nil //nolint:nilerr // the source reports what it cannot read, once
 		}
 		if r.Value != nil {
 			d, err := vs.Decode(r.Value)
 			if err != nil {
-				return 0, false, nil
+				return 0, false, nil //nolint:nilerr // as above
 			}
 			v = record.Some(d)
 		} else if valueNull.s != nil {

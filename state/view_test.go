@@ -160,8 +160,8 @@ func TestViewsClose(t *testing.T) {
 		require.ErrorIs(t, err, state.ErrViewClosed)
 		require.Equal(t, "2", string(it.Value()))
 		select {
-		case err := <-closed:
-			t.Fatalf("the engine closed over an open iterator: %v", err)
+		case closeErr := <-closed:
+			require.Fail(t, "the engine closed over an open iterator", "%v", closeErr)
 		default:
 		}
 		require.NoError(t, it.Close())

@@ -27,8 +27,8 @@ func bothWays(w tidegate.TimeWindows, open func(*tidegatetest.Driver) func() []s
 }
 
 func TestTablesOfWindows(t *testing.T) {
-	size := func(n time.Duration) serde.Serde[tidegate.Windowed[string]] {
-		return serde.Windowed(serde.String(), n*ms)
+	size := func(n int) serde.Serde[tidegate.Windowed[string]] {
+		return serde.Windowed(serde.String(), time.Duration(n)*ms)
 	}
 	check(t, "windows.md", "tumbling", bothWays(tidegate.Tumbling(10*ms).Grace(5*ms), windows(size(10), ")")))
 	check(t, "windows.md", "hopping", bothWays(tidegate.Hopping(10*ms, 5*ms), windows(size(10), ")")))
