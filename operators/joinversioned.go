@@ -75,7 +75,7 @@ func (r *versionedJoin[K, V, VT, VR]) take(c *Context, k K, v V, n record.Null) 
 		return r.join(c, k, v, c.StreamTime)
 	}
 	// What waits for this time comes before the record.
-	if err := r.buf.send(c, c.StreamTime); err != nil {
+	if err := c.g.timers.step(c, c.StreamTime, r.buf); err != nil {
 		return err
 	}
 	if clampTime(c.Timestamp) <= clampTime(c.StreamTime)-r.Grace {

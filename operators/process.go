@@ -139,7 +139,7 @@ func (p *ProcessorCore) Record() *record.RecordContext { return &p.c.RecordConte
 func (p *ProcessorCore) KeyIsNull() bool { return p.keyIsNull }
 
 // StreamTime is the task's stream time.
-func (p *ProcessorCore) StreamTime() int64 { return p.c.StreamTime }
+func (p *ProcessorCore) StreamTime() int64 { return p.c.now() }
 
 // TaskPartition is the partition number of the task.
 func (p *ProcessorCore) TaskPartition() int32 { return p.g.env.Task().Partition }
@@ -211,7 +211,7 @@ func (p *ProcessorCore) Schedule(every time.Duration, kind TimeKind, f func(now 
 			outer := p.begin(c, false, false)
 			return p.end(outer, f(now))
 		},
-	}, p.c.StreamTime), nil
+	}, p.c.now()), nil
 }
 
 // OpenOutput returns the output of that name, which is one of those that the
@@ -247,7 +247,7 @@ func OpenVersioned[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], v
 
 // Late counts a write that a store refused because it came too late.
 func (p *ProcessorCore) Late(timestamp int64) {
-	p.g.env.Metrics().late(clampTime(p.c.StreamTime) - clampTime(timestamp))
+	p.g.env.Metrics().late(clampTime(p.c.now()) - clampTime(timestamp))
 }
 
 func (p *ProcessorCore) declared(name string) error {

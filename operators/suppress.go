@@ -203,7 +203,7 @@ func (s *suppressor[K, V]) makeRoom(c *Context) error {
 	rec := c.RecordContext
 	defer func() { c.RecordContext = rec }()
 	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
-	if err := s.send(c, c.StreamTime); err != nil || !s.full() {
+	if err := c.g.timers.step(c, c.StreamTime, s); err != nil || !s.full() {
 		return err
 	}
 	if !s.o.EmitEarly {

@@ -48,10 +48,18 @@ type timers struct {
 	all                []*Timer
 	expiries           []*expiry
 	closers            []closer
+	cleaners           []closer
+	// passed is the stream time up to which everything was sent, ahead the task's
+	// stream time while steps send at an earlier one.
+	passed, ahead int64
 	streamDue, wallDue int64
 }
 
 func (ts *timers) reset() { ts.streamDue, ts.wallDue = math.MaxInt64, math.MaxInt64 }
+
+// now is the task's stream time, which never falls: c's may be an earlier one
+// while steps send what a jump of time closed.
+func (c *Context) now() int64 { return max(c.StreamTime, c.g.timers.ahead) }
 
 func (ts *timers) add(t *Timer, streamTime int64) *Timer {
 	t.owner = ts
@@ -84,17 +92,31 @@ func (ts *timers) closeBefore(x closer) {
 	ts.findDue()
 }
 
+// cleanAfter lets a step clean up, which it does once however far time jumped:
+// nothing that it sends depends on it.
+func (ts *timers) cleanAfter(x closer) {
+	ts.cleaners = append(ts.cleaners, x)
+	ts.findDue()
+}
+
 // sendClosed lets steps send what stream time closed.
+//
+// Stream time may have jumped. What waited is sent in the order of its due times
+// and, for the steps below, at its due time: a result that closes at 41 is not
+// late for a window that closes at 60 because the next record came at 100. So a
+// jump gives what time gives that goes step by step.
 func (ts *timers) sendClosed(c *Context, streamTime int64) error {
-	if len(ts.closers) == 0 {
+	if len(ts.closers)+len(ts.cleaners) == 0 {
 		return nil
 	}
 	rec := c.RecordContext
 	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
 	defer func() { c.RecordContext = rec }()
-	// Steps are made from the sinks up, so in this order what one sends reaches
-	// the ones below it before their turn.
-	for _, x := range slices.Backward(ts.closers) {
+	if err := ts.step(c, streamTime, ts.closers...); err != nil {
+		return err
+	}
+	ts.passed = max(ts.passed, streamTime)
+	for _, x := range ts.cleaners {
 		if err := x.send(c, streamTime); err != nil {
 			return err
 		}
@@ -102,10 +124,48 @@ func (ts *timers) sendClosed(c *Context, streamTime int64) error {
 	return nil
 }
 
+// step lets steps send up to a stream time, by due time.
+func (ts *timers) step(c *Context, streamTime int64, closers ...closer) error {
+	now, ahead := c.StreamTime, ts.ahead
+	ts.ahead = max(ahead, now)
+	defer func() { c.StreamTime, ts.ahead = now, ahead }()
+	for at := ts.nextStep(closers, streamTime); at <= streamTime; {
+		c.StreamTime = at
+		// Steps are made from the sinks up, so in this order what one sends reaches
+		// the ones below it before their turn.
+		for _, x := range slices.Backward(closers) {
+			if err := x.send(c, at); err != nil {
+				return err
+			}
+		}
+		next := ts.nextStep(closers, streamTime)
+		if next <= at && at < streamTime {
+			next = streamTime // what its own time did not send goes with the last
+		} else if next <= at {
+			return nil
+		}
+		at = next
+	}
+	return nil
+}
+
+// nextStep is the next time at which something is due, not before a time that
+// has already been the steps' time; one above streamTime says nothing is.
+func (ts *timers) nextStep(closers []closer, streamTime int64) int64 {
+	due := int64(math.MaxInt64)
+	for _, x := range closers {
+		due = min(due, x.due())
+	}
+	return max(due, min(ts.passed, streamTime))
+}
+
 // findDue finds the earliest due times.
 func (ts *timers) findDue() {
 	ts.reset()
 	for _, x := range ts.closers {
+		ts.streamDue = min(ts.streamDue, x.due())
+	}
+	for _, x := range ts.cleaners {
 		ts.streamDue = min(ts.streamDue, x.due())
 	}
 	for _, e := range ts.expiries {

@@ -41,7 +41,7 @@ func OpenSessions[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs
 }
 
 // oldest is the earliest end that the store takes and shows.
-func (s *UserSessions[K, V]) oldest() int64 { return clampTime(s.p.c.StreamTime) - s.retention }
+func (s *UserSessions[K, V]) oldest() int64 { return clampTime(s.p.c.now()) - s.retention }
 
 // gone reports whether a session ended too long ago.
 func (s *UserSessions[K, V]) gone(end int64) bool { return clampTime(end) < s.oldest() }

@@ -55,7 +55,7 @@ func OpenWindows[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs 
 }
 
 // oldest is the earliest time that the store takes and shows.
-func (s *UserWindows[K, V]) oldest() int64 { return clampTime(s.p.c.StreamTime) - s.retention }
+func (s *UserWindows[K, V]) oldest() int64 { return clampTime(s.p.c.now()) - s.retention }
 
 // gone reports whether a window began too long ago.
 func (s *UserWindows[K, V]) gone(start int64) bool { return clampTime(start) < s.oldest() }

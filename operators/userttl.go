@@ -27,7 +27,7 @@ type UserTTL[K, V any] struct {
 func OpenTTL[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs serde.Serde[V], ttl TTL) (*UserTTL[K, V], error) {
 	st, err := userStore(p, name, func(kv state.KV, opts []state.StoreOption) (*state.TTLStore[K, V], error) {
 		st := state.NewTTLStore(name, kv, ks, vs, ttl.Ms, p.b.g.cache, opts...)
-		p.g.timers.closeBefore(&ttlCleaner{clean: st.Clean, every: max(1, ttl.Ms/4)})
+		p.g.timers.cleanAfter(&ttlCleaner{clean: st.Clean, every: max(1, ttl.Ms/4)})
 		return st, nil
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func OpenTTL[K, V any](p *ProcessorCore, name string, ks serde.Serde[K], vs serd
 	return &UserTTL[K, V]{st, p, ttl}, nil
 }
 
-func (s *UserTTL[K, V]) now() int64 { return s.p.c.StreamTime }
+func (s *UserTTL[K, V]) now() int64 { return s.p.c.now() }
 
 // Get returns the value of k.
 func (s *UserTTL[K, V]) Get(k K) (v V, ok bool, err error) {
