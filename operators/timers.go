@@ -52,6 +52,7 @@ type timers struct {
 	// passed is the stream time up to which everything was sent, ahead the task's
 	// stream time while steps send at an earlier one.
 	passed, ahead int64
+	stepping      bool
 	streamDue, wallDue int64
 }
 
@@ -59,7 +60,12 @@ func (ts *timers) reset() { ts.streamDue, ts.wallDue = math.MaxInt64, math.MaxIn
 
 // now is the task's stream time, which never falls: c's may be an earlier one
 // while steps send what a jump of time closed.
-func (c *Context) now() int64 { return max(c.StreamTime, c.g.timers.ahead) }
+func (c *Context) now() int64 {
+	if ts := &c.g.timers; ts.stepping {
+		return max(c.StreamTime, ts.ahead)
+	}
+	return c.StreamTime
+}
 
 func (ts *timers) add(t *Timer, streamTime int64) *Timer {
 	t.owner = ts
@@ -126,9 +132,9 @@ func (ts *timers) sendClosed(c *Context, streamTime int64) error {
 
 // step lets steps send up to a stream time, by due time.
 func (ts *timers) step(c *Context, streamTime int64, closers ...closer) error {
-	now, ahead := c.StreamTime, ts.ahead
-	ts.ahead = max(ahead, now)
-	defer func() { c.StreamTime, ts.ahead = now, ahead }()
+	now, ahead, nested := c.StreamTime, ts.ahead, ts.stepping
+	ts.ahead, ts.stepping = c.now(), true
+	defer func() { c.StreamTime, ts.ahead, ts.stepping = now, ahead, nested }()
 	for at := ts.nextStep(closers, streamTime); at <= streamTime; {
 		c.StreamTime = at
 		// Steps are made from the sinks up, so in this order what one sends reaches

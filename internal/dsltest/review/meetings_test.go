@@ -110,6 +110,6 @@ func TestWindowsBehindAnOuterJoin(t *testing.T) {
 			Reduce("all", func(a, v string) string { return a + "," + v })).To("out")
 		got := each(t, b, restart,
 			"l k=A@1", "l k=B@4", "r k=b@14", "l x=x@30", "r q=q@45", "r z=z@56", "r z=z@200")
-		require.Equal(t, "k[0,10)=A-@1 k[10,20)=Bb@14 x[30,40)=x-@30 q[40,50)=-q@45", got, "restart %t", restart)
+		require.Equal(t, "k[0,10)=A-@1 k[10,20)=Bb@14 x[30,40)=x-@30 q[40,50)=-q@45 z[50,60)=-z@56", got, "restart %t", restart)
 	}
 }
