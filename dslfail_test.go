@@ -35,6 +35,7 @@ func TestBuildErrorsNameThePlace(t *testing.T) {
 	in.Map(func(k, v string) (int32, string) { return 1, v }).GroupByKey("lost").Count("lost")
 	in.Repartition("p", tidegate.Partitions(-1))
 	in.Repartition("q", tidegate.PartitionBy(func(int64, int32) int32 { return 0 }))
+	in.To("")
 	_, err := b.Build()
 	require.Error(t, err)
 	wd, werr := os.Getwd()
@@ -56,6 +57,7 @@ func TestBuildErrorsNameThePlace(t *testing.T) {
 		`dslfail_test.go:35: Map changes the value to string and its serde is not known`,
 		`dslfail_test.go:36: Repartition("p"): Partitions(-1) must be positive`,
 		`dslfail_test.go:37: PartitionBy: the function is func(int64, int32) int32`,
+		`dslfail_test.go:38: To: the topic name is empty`,
 	} {
 		require.Contains(t, text, want)
 	}

@@ -176,6 +176,9 @@ func byKey[K, V any](s *Stream[K, V], site topology.Site, name string) *Stream[K
 // along; the partition is Kafka's murmur2 of the key's bytes.
 func (s *Stream[K, V]) To(topic string, opts ...SinkOption) {
 	site := here()
+	if topic == "" { // no node has that name but that of ToDynamic
+		s.b.t.Errorf(site, "To: the topic name is empty: name a topic, or use ToDynamic")
+	}
 	ks, vs, part := s.sink("To("+topic+")", site, opts)
 	s.add(topology.Node{
 		Kind: topology.Sink, Op: "sink", Site: site, SinkTopic: topic,
