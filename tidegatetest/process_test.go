@@ -159,10 +159,10 @@ func TestMistakes(t *testing.T) {
 			tidegatetest.New(t, top).Output[string, string]("out", str, nil)
 		},
 		`it has: last, seen`: func(t testing.TB) { tidegatetest.New(t, top).Store("other", str, str) },
-		`Driver.WindowStore windows-1 and window-kv-2`: func(t testing.TB) {
+		`of another kind, window-kv-2: open it with Driver.WindowStore`: func(t testing.TB) {
 			tidegatetest.New(t, top).Store("seen", str, serde.Int64())
 		},
-		`Driver.Store opens table-1, kv-1 and ttl-kv-1`: func(t testing.TB) {
+		`of another kind, kv-1: open it with Driver.Store`: func(t testing.TB) {
 			tidegatetest.New(t, top).WindowStore("last", str, str)
 		},
 		`its values are`: func(t testing.TB) { tidegatetest.New(t, top).Store("last", str, serde.Int64()) },

@@ -97,15 +97,31 @@ func openStore[K, V any](
 	case o.desc == nil:
 		return o, fmt.Errorf("the topology has no such store; it has: %s", names(all))
 	case !slices.Contains(formats, o.desc.Format):
-		return o, fmt.Errorf("its format is %s: Driver.Store opens %s, %s and %s, Driver.WindowStore %s and %s, Driver.SessionStore %s and %s, Driver.VersionedStore %s, Driver.ListStore %s",
-			o.desc.Format, operators.FormatTable, operators.FormatKV, operators.FormatTTL, operators.FormatWindows, operators.FormatWindowKV,
-			operators.FormatSessions, operators.FormatSliding, operators.FormatVersioned, operators.FormatList)
+		return o, fmt.Errorf("it is a store of another kind, %s: %s", o.desc.Format, opener(o.desc.Format))
 	case !serde.Accepts(ks, o.desc.Key.Fingerprint):
 		return o, fmt.Errorf("its keys are %s, but the given serde reads %s", o.desc.Key.Fingerprint, ks.Fingerprint())
 	case !serde.Accepts(vs, o.desc.Value.Fingerprint):
 		return o, fmt.Errorf("its values are %s, but the given serde reads %s", o.desc.Value.Fingerprint, vs.Fingerprint())
 	}
 	return o, nil
+}
+
+// opener says which method of Driver opens stores of a format.
+func opener(format string) string {
+	switch format {
+	case operators.FormatWindows, operators.FormatWindowKV:
+		return "open it with Driver.WindowStore"
+	case operators.FormatSessions, operators.FormatSliding:
+		return "open it with Driver.SessionStore"
+	case operators.FormatVersioned:
+		return "open it with Driver.VersionedStore"
+	case operators.FormatList:
+		return "open it with Driver.ListStore"
+	case operators.FormatTable, operators.FormatKV, operators.FormatTTL:
+		return "open it with Driver.Store"
+	default:
+		return "the driver does not open what only a step reads"
+	}
 }
 
 // part opens the task's part of the store, with everything flushed to it.
