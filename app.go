@@ -24,7 +24,9 @@ const (
 )
 
 // Health is a snapshot of an App's condition, for a readiness or liveness
-// endpoint: ready when State is Running, alive unless State is Failed.
+// endpoint: ready when State is Running, alive unless State is Failed. Late,
+// NullDropped, TimestampDropped and Skipped count the records that were dropped
+// (Kafka Streams' dropped-records metric); package runtime lists all fields.
 type Health = runtime.Health
 
 // App is one instance of an application: it joins the application's consumer
