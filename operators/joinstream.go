@@ -221,13 +221,23 @@ func (s *joinSide[K, A, VR]) take[B any](
 	if err := s.rows.encode(k, a, at); err != nil {
 		return c.fail(KindEncode, err)
 	}
+	own := false // the record's row is stored already, so that it meets itself
+	defer func() {
+		if own {
+			// The joiner or a step below panicked: if that is skipped, the record must
+			// not meet later ones. If the store fails too, its next call tells.
+			_ = s.rows.kv.Delete(s.rows.row)
+		}
+	}()
 	if j.self && s.stores && at+max(s.ahead, s.back)+j.grace >= now {
 		if err := s.rows.put(c.Timestamp, false); err != nil {
 			return err
 		}
+		own = true
 	}
 	ts := c.Timestamp
 	joined, err := s.match(j, c, k, a, max(at, now-j.grace)-s.back, at+s.ahead, other, joiner)
+	own = false
 	if err != nil {
 		return err
 	}
