@@ -36,6 +36,11 @@ func isNil(p ProcessorPart) bool {
 	return p == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
+// errNilPart is the error of a method of TaskContext that was given nil.
+func errNilPart(method string) error {
+	return fmt.Errorf("%s: the definition is nil: pass what was passed to Process", method)
+}
+
 // OutputDef defines a further output of a processor.
 type OutputDef[K, V any] struct {
 	name   string
@@ -102,6 +107,9 @@ type Outlet[K, V any] struct{ in operators.Outlet[K, V] }
 
 // Output opens an output that was passed to Process.
 func (c *TaskContext) Output[K, V any](def *OutputDef[K, V]) (*Outlet[K, V], error) {
+	if def == nil {
+		return nil, errNilPart("Output")
+	}
 	if !slices.Contains(c.outputs, any(def)) {
 		return nil, fmt.Errorf("output %q: pass its definition to Process(%q, …)", def.name, c.core.Name())
 	}
@@ -146,6 +154,9 @@ type TableRows[K, V any] struct {
 // is after the records that the task has processed so far. Only the rows of this
 // task's partition are there.
 func (c *TaskContext) Rows[K, V any](t *Table[K, V]) (*TableRows[K, V], error) {
+	if t == nil {
+		return nil, errNilPart("Rows")
+	}
 	get, err := operators.OpenRows[K, V](c.core, t.n)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,9 @@ func (d *KVDef[K, V]) connect(c *connection) {
 
 // Store opens a key-value store that was passed to Process.
 func (c *TaskContext) Store[K, V any](def *KVDef[K, V]) (*KV[K, V], error) {
+	if def == nil {
+		return nil, errNilPart("Store")
+	}
 	if def.ttl != nil {
 		s, err := operators.OpenTTL(c.core, def.name, def.ks, def.vs, def.howTTL())
 		if err != nil {

@@ -31,6 +31,9 @@ func (d *ListDef[K, V]) connect(c *connection) {
 
 // ListStore opens a list store that was passed to Process.
 func (c *TaskContext) ListStore[K, V any](def *ListDef[K, V]) (*ListKV[K, V], error) {
+	if def == nil {
+		return nil, errNilPart("ListStore")
+	}
 	s, err := operators.OpenList(c.core, def.name, def.ks, def.vs)
 	if err != nil {
 		return nil, err

@@ -40,6 +40,9 @@ func (d *SessionKVDef[K, V]) connect(c *connection) {
 
 // SessionStore opens a session store that was passed to Process.
 func (c *TaskContext) SessionStore[K, V any](def *SessionKVDef[K, V]) (*SessionKV[K, V], error) {
+	if def == nil {
+		return nil, errNilPart("SessionStore")
+	}
 	s, err := operators.OpenSessions(c.core, def.name, def.ks, def.vs, def.retention.Milliseconds())
 	if err != nil {
 		return nil, err

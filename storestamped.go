@@ -31,6 +31,9 @@ func (d *TimestampedKVDef[K, V]) connect(c *connection) {
 
 // TimestampedStore opens a timestamped store that was passed to Process.
 func (c *TaskContext) TimestampedStore[K, V any](def *TimestampedKVDef[K, V]) (*TimestampedKV[K, V], error) {
+	if def == nil {
+		return nil, errNilPart("TimestampedStore")
+	}
 	s, err := operators.OpenStamped(c.core, def.name, def.ks, def.vs)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,9 @@ type VersionedKV[K, V any] struct {
 
 // VersionedStore opens a versioned store that was passed to Process.
 func (c *TaskContext) VersionedStore[K, V any](def *VersionedKVDef[K, V]) (*VersionedKV[K, V], error) {
+	if def == nil {
+		return nil, errNilPart("VersionedStore")
+	}
 	s, err := operators.OpenVersioned(c.core, def.name, def.ks, def.vs, def.history.Milliseconds())
 	if err != nil {
 		return nil, err

@@ -40,6 +40,9 @@ func (d *WindowKVDef[K, V]) connect(c *connection) {
 
 // WindowStore opens a window store that was passed to Process.
 func (c *TaskContext) WindowStore[K, V any](def *WindowKVDef[K, V]) (*WindowKV[K, V], error) {
+	if def == nil {
+		return nil, errNilPart("WindowStore")
+	}
 	s, err := operators.OpenWindows(c.core, def.name, def.ks, def.vs, def.retention.Milliseconds())
 	if err != nil {
 		return nil, err
