@@ -202,7 +202,7 @@ func (s *joinSide[K, A, VR]) take[B any](
 ) error {
 	if j.pending != nil {
 		// What the record's time closes comes before what the record joins.
-		if err := c.g.timers.step(c, c.StreamTime, j.pending); err != nil {
+		if err := c.sendWaiting(j.pending); err != nil {
 			return err
 		}
 	}

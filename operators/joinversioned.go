@@ -75,7 +75,7 @@ func (r *versionedJoin[K, V, VT, VR]) take(c *Context, k K, v V, n record.Null) 
 		return r.join(c, k, v, c.StreamTime)
 	}
 	// What waits for this time comes before the record.
-	if err := c.g.timers.step(c, c.StreamTime, r.buf); err != nil {
+	if err := c.sendWaiting(r.buf); err != nil {
 		return err
 	}
 	if clampTime(c.Timestamp) <= clampTime(c.StreamTime)-r.Grace {
@@ -200,12 +200,12 @@ func (s *joinBuffer[K, V]) sendBefore(c *Context, upTo []byte) (err error) {
 	it := s.kv.Scan(appendTime(nil, s.first), upTo, false)
 	defer closeIterator(it, &err)
 	for it.Next() {
+		if err := s.kv.Delete(it.Key()); err != nil {
+			return s.fail("delete", err)
+		}
 		k, v, err := s.decode(c, it.Value())
 		if err != nil {
 			return s.fail("decode a record", err)
-		}
-		if err := s.kv.Delete(it.Key()); err != nil {
-			return s.fail("delete", err)
 		}
 		if err := s.out(c, k, v, clampTime(c.Timestamp)+s.grace); err != nil {
 			return err

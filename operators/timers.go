@@ -165,6 +165,31 @@ func (ts *timers) nextStep(closers []closer, streamTime int64) int64 {
 	return max(due, min(ts.passed, streamTime))
 }
 
+// sendWaiting lets a step send what is due before the record in hand. What fails
+// there is the fault of what waited: where it is skipped, what else is due follows,
+// and so does the record. REQUIRES: x forgets what it sends before user code sees
+// it.
+func (c *Context) sendWaiting(x closer) error {
+	for clampTime(c.StreamTime) >= x.due() {
+		if err := c.trySend(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Context) trySend(x closer) (err error) {
+	rec := c.RecordContext
+	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
+	defer func() {
+		if p := recover(); p != nil {
+			err = c.g.env.Fail(c.g.RecoverError(p))
+		}
+		c.RecordContext = rec
+	}()
+	return c.g.timers.step(c, c.StreamTime, x)
+}
+
 // findDue finds the earliest due times.
 func (ts *timers) findDue() {
 	ts.reset()
