@@ -302,9 +302,9 @@ func TestRestart(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			for seed := range uint64(6) {
 				all := inputs(seed, 50, seed%2 == 1)
-				want, n := run(t, p, all, circumstances{cache: 1 << 20})
+				want, n := run(t, p, all, circumstances{cache: 1 << 20, parts: int32(1 + seed%3)})
 				rnd := rand.New(rand.NewPCG(seed, 2))
-				got, m := run(t, p, all, circumstances{cache: int64(seed % 2 * 100), restart: func(int) bool { return rnd.IntN(4) == 0 }})
+				got, m := run(t, p, all, circumstances{cache: int64(seed % 2 * 100), parts: int32(1 + seed%3), restart: func(int) bool { return rnd.IntN(4) == 0 }})
 				require.Equal(t, want, got, "seed %d", seed)
 				require.Equal(t, n, m)
 			}
