@@ -45,14 +45,14 @@ const unset = math.MinInt64
 const never = math.MaxInt64
 
 type timers struct {
-	all                []*Timer
-	expiries           []*expiry
-	closers            []closer
-	cleaners           []closer
+	all      []*Timer
+	expiries []*expiry
+	closers  []closer
+	cleaners []closer
 	// passed is the stream time up to which everything was sent, ahead the task's
 	// stream time while steps send at an earlier one.
-	passed, ahead int64
-	stepping      bool
+	passed, ahead      int64
+	stepping           bool
 	streamDue, wallDue int64
 }
 
