@@ -3,6 +3,7 @@ package breaker_test
 import (
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -15,7 +16,11 @@ import (
 	"github.com/tidegate/tidegate/tidegatetest"
 )
 
-const ms = time.Millisecond
+const (
+	ms = time.Millisecond
+	// longest is the longest span of whole milliseconds.
+	longest = math.MaxInt64 / 1e6 * ms
+)
 
 // farthest is the last timestamp that a source takes.
 const farthest = 9223372036854
@@ -26,10 +31,7 @@ var (
 	lists = serde.JSON[map[string]int]()
 )
 
-type (
-	stream = *tidegate.Stream[string, string]
-	table  = *tidegate.Table[string, string]
-)
+type stream = *tidegate.Stream[string, string]
 
 // failing: the record in hand is to fail where a function sees it.
 var failing bool

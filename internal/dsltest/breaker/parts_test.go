@@ -94,10 +94,10 @@ func TestForwardAtAnyTime(t *testing.T) {
 					send(s.GroupByKey("g").WindowedBy(tidegate.Monthly(time.UTC), tidegate.ByWindow).Count("n"))
 				},
 				"suppress":         func(s stream) { send(s.ToTable("t").Suppress("s", tidegate.UntilTimeLimit(time.Hour))) },
-				"longest suppress": func(s stream) { send(s.ToTable("t").Suppress("s", tidegate.UntilTimeLimit(math.MaxInt64/ms*ms))) },
-				"versioned":        func(s stream) { send(s.ToVersionedTable("t", math.MaxInt64/ms*ms)) },
+				"longest suppress": func(s stream) { send(s.ToTable("t").Suppress("s", tidegate.UntilTimeLimit(longest))) },
+				"versioned":        func(s stream) { send(s.ToVersionedTable("t", longest)) },
 				"join": func(s stream) {
-					s.OuterJoinStream("j", s, tidegate.JoinWithin(math.MaxInt64/4/ms*ms).Grace(math.MaxInt64/4/ms*ms), func(a, b tidegate.Opt[string]) string { return "" }, str).To("out")
+					s.OuterJoinStream("j", s, tidegate.JoinWithin((longest / 4).Truncate(ms)).Grace((longest / 4).Truncate(ms)), func(a, b tidegate.Opt[string]) string { return "" }, str).To("out")
 				},
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestProcessorRestart(t *testing.T) {
 				err = errors.Join(err, kvs.Put(k, n+1))
 				x, ok2, err2 := rs.Get(k)
 				at := c.Record().Timestamp
-				err = errors.Join(err, err2, rs.Put("k"+v[:1], v), ls.Append(k, v, v+"'"), ws.Put(k, at, v), ss.Put(k, at, at+int64(n), v))
+				err = errors.Join(err, err2, rs.Put("k"+v[:1], v), ls.Append(k, v, v+"'"), ws.Put(k, at, v), ss.Put(k, at, at+n, v))
 				text := fmt.Sprint(n, ok, x, ok2)
 				err = errors.Join(err, ws.Range(0, 1<<40, func(s int64, k, v string) bool { text += fmt.Sprint(" w", s, k, v); return true }))
 				err = errors.Join(err, ss.Find(k, 0, 1<<40, func(s, e int64, v string) bool { text += fmt.Sprint(" s", s, e, v); return true }))
