@@ -23,21 +23,21 @@ type Source struct {
 	At func(i int64) (key, value []byte, time int64)
 }
 
-// Persons, Auctions and Bids are the topics of package nexmark.
+// Persons is the topic of persons of package nexmark.
 func Persons(topic string, g nexmark.Generator, n int64) Source {
 	return Source{topic, n, func(i int64) ([]byte, []byte, int64) {
 		return g.AppendPerson(make([]byte, 0, 8), make([]byte, 0, nexmark.PersonSize), i)
 	}}
 }
 
-// Auctions is a topic of auctions.
+// Auctions is the topic of auctions.
 func Auctions(topic string, g nexmark.Generator, n int64) Source {
 	return Source{topic, n, func(i int64) ([]byte, []byte, int64) {
 		return g.AppendAuction(make([]byte, 0, 8), make([]byte, 0, nexmark.AuctionSize), i)
 	}}
 }
 
-// Bids is a topic of bids.
+// Bids is the topic of bids.
 func Bids(topic string, g nexmark.Generator, n int64) Source {
 	return Source{topic, n, func(i int64) ([]byte, []byte, int64) {
 		return g.AppendBid(make([]byte, 0, 8), make([]byte, 0, nexmark.BidSize), i)

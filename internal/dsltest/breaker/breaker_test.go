@@ -19,7 +19,7 @@ import (
 const (
 	ms = time.Millisecond
 	// longest is the longest span of whole milliseconds.
-	longest = math.MaxInt64 / 1e6 * ms
+	longest = math.MaxInt64 / 1_000_000 * ms
 )
 
 // farthest is the last timestamp that a source takes.

@@ -1,0 +1,9 @@
+// Command compare measures tidegate's two modes against each other, against
+// Kafka Streams and Flink, and against the floor, on one broker in one run, and
+// checks every output record. README.md says what is measured and how.
+//
+// A step is one system at one workload: a rate on an input that is there
+// (runner.go), a latency under a load that comes by the clock, or a recovery
+// after a kill (recovery.go). Systems are processes: children of this program,
+// or Java programs built from peers/ (systems.go). The report is package report's.
+package main
