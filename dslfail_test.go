@@ -214,7 +214,7 @@ func TestFailures(t *testing.T) {
 		"the panicking step changed nothing")
 	require.ErrorIs(t, r.d.Skipped[1], boom)
 	require.NotEmpty(t, r.d.Skipped[2].Stack)
-	require.Regexp(t, `dslfail_test.go:\d+: step "aggregate boxes" .*half done \(at .*/dslfail_test.go:194\)$`, r.d.Skipped[2].Error())
+	require.Regexp(t, `dslfail_test.go:\d+: step "aggregate boxes" .*half done \(at .*/dslfail_test.go:\d+\)$`, r.d.Skipped[2].Error())
 
 	r.d.Skip = nil
 	require.ErrorContains(t, r.pipe("in", "k", `{`, 6), `step "source-0" cannot decode record in-0@5`)
