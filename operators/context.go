@@ -21,6 +21,15 @@ type Context struct {
 	revert func() (bool, error)
 }
 
+// leaveRecord puts a context without a record in place of the record in hand, which
+// it returns: what is sent because time passed has no topic and no offset. Who
+// calls it puts the record back.
+func (c *Context) leaveRecord() record.RecordContext {
+	rec := c.RecordContext
+	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
+	return rec
+}
+
 // Next takes a stream's record. What k and v are where n says null does not
 // matter.
 type Next[K, V any] func(c *Context, k K, v V, n record.Null) error

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/tidegate/tidegate/record"
 	"github.com/tidegate/tidegate/serde"
 	"github.com/tidegate/tidegate/state"
 	"github.com/tidegate/tidegate/topology"
@@ -200,9 +199,8 @@ func (s *suppressor[K, V]) makeRoom(c *Context) error {
 	if !s.full() {
 		return nil
 	}
-	rec := c.RecordContext
+	rec := c.leaveRecord()
 	defer func() { c.RecordContext = rec }()
-	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
 	if err := c.g.timers.step(c, c.StreamTime, s); err != nil || !s.full() {
 		return err
 	}

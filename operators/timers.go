@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/tidegate/tidegate/record"
 )
 
 // TimeKind is the clock of a timer.
@@ -115,8 +113,7 @@ func (ts *timers) sendClosed(c *Context, streamTime int64) error {
 	if len(ts.closers)+len(ts.cleaners) == 0 {
 		return nil
 	}
-	rec := c.RecordContext
-	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
+	rec := c.leaveRecord()
 	defer func() { c.RecordContext = rec }()
 	if err := ts.step(c, streamTime, ts.closers...); err != nil {
 		return err
@@ -179,8 +176,7 @@ func (c *Context) sendWaiting(x closer) error {
 }
 
 func (c *Context) trySend(x closer) (err error) {
-	rec := c.RecordContext
-	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
+	rec := c.leaveRecord()
 	defer func() {
 		if p := recover(); p != nil {
 			err = c.g.env.Fail(c.g.RecoverError(p))
@@ -254,8 +250,7 @@ func (g *Graph) PunctuateWallClock(c *Context, now int64) error {
 // fire runs the due timers of one kind. The due time is moved before the call,
 // so that a failing timer does not fire for ever.
 func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {
-	rec, ts := c.RecordContext, &g.timers
-	c.RecordContext = record.RecordContext{Ctx: rec.Ctx, Partition: -1, Offset: -1}
+	rec, ts := c.leaveRecord(), &g.timers
 	defer func() {
 		c.RecordContext = rec
 		ts.compact()
