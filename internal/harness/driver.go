@@ -151,14 +151,15 @@ func (d *Driver) Queue(r Record) error {
 	tp := ids.TopicPartition{Topic: r.Topic, Partition: r.Partition}
 	p := d.parts[tp]
 	raw := record.Raw{Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: r.Timestamp}
-	if d.global(r.Topic) {
+	global := d.global(r.Topic)
+	if global {
 		copied := raw // keeps raw itself off the heap
 		if err := d.takeGlobal(tp, &copied); err != nil {
 			return err
 		}
 	}
 	switch _, read := d.res.Reader(r.Topic); {
-	case !read && d.global(r.Topic):
+	case !read && global:
 		return nil
 	case !read:
 		return fmt.Errorf("nothing reads topic %q", r.Topic)
