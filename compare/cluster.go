@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/IBM/sarama"
 
+	"github.com/tidegate/tidegate/integration/measure"
 	"github.com/tidegate/tidegate/integration/servers"
 )
 
@@ -35,48 +35,13 @@ func newCluster(ctx context.Context, heapMB int, partitions int32) (*cluster, er
 
 func (c *cluster) brokers() string { return strings.Join(c.kafka.Brokers(), ",") }
 
-// create returns when every partition answers: the metadata names a leader a
-// moment before it serves requests.
 func (c *cluster) create(ctx context.Context, topic string) error {
-	if err := c.kafka.CreateTopic(ctx, topic, c.partitions, nil); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for p := range c.partitions {
-		for {
-			_, err := c.client.GetOffset(topic, p, sarama.OffsetOldest)
-			if err == nil {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("wait for %s-%d: %w", topic, p, err)
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-	}
-	return nil
+	return measure.CreateTopic(ctx, c.kafka, c.client, topic, c.partitions)
 }
 
-// delete removes every topic whose name begins with a prefix: what the systems
-// made for themselves, too.
+// delete removes every topic whose name begins with a prefix.
 func (c *cluster) delete(prefix string) {
-	admin, err := sarama.NewClusterAdminFromClient(c.client)
-	if err != nil {
-		return
-	}
-	topics, err := admin.ListTopics()
-	if err != nil {
-		return
-	}
-	for name := range topics {
-		if strings.HasPrefix(name, prefix) {
-			if err := admin.DeleteTopic(name); err != nil {
-				fmt.Fprintf(os.Stderr, "delete topic %s: %v\n", name, err)
-			}
-		}
-	}
+	measure.DeleteTopics(c.client, prefix)
 	if err := c.client.RefreshMetadata(); err != nil {
 		fmt.Fprintln(os.Stderr, "refresh metadata:", err)
 	}

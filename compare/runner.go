@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidegate/tidegate/compare/check"
@@ -272,7 +273,7 @@ func (r *runner) rate(ctx context.Context, s *system, name string, in *input, ro
 		return c.Complete() || last > 0 && last-first >= r.warmup+r.window
 	})
 	cpu, done := w.usages[0].CPU(), c.Progress()
-	bytes, sizeErr := r.cluster.size(ctx, func(topic string) bool { return len(topic) > len(j.name) && topic[:len(j.name)] == j.name })
+	bytes, sizeErr := r.cluster.size(ctx, func(topic string) bool { return strings.HasPrefix(topic, j.name) })
 	rate, window := w.out.Rate(r.warmup, r.window)
 	if window < r.window/4 { // the input was too short to drop the warm-up
 		rate, window = w.out.Rate(0, r.warmup+r.window)

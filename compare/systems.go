@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tidegate/tidegate/compare/workload"
+	"github.com/tidegate/tidegate/integration/measure"
 )
 
 // job is one start of a system.
@@ -76,15 +78,7 @@ func (r *runner) systems() []*system {
 }
 
 func (s *system) runs(workload string) bool {
-	if s.workloads == nil {
-		return true
-	}
-	for _, w := range s.workloads {
-		if w == workload {
-			return true
-		}
-	}
-	return false
+	return s.workloads == nil || slices.Contains(s.workloads, workload)
 }
 
 func (r *runner) tidegate(name, about string, flags ...string) *system {
@@ -141,14 +135,8 @@ func storeDir(dir, system string, j job) string {
 	return filepath.Join(dir, j.name+"-store")
 }
 
-// buildFloor compiles the floor program of the integration module.
 func (r *runner) buildFloor(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(r.dir, "floor"),
-		"github.com/tidegate/tidegate/integration/bench/floor").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build the floor program (run this from the compare folder): %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return nil
+	return measure.BuildFloor(ctx, filepath.Join(r.dir, "floor"))
 }
 
 func (r *runner) floorCommand(ctx context.Context, j job) (command, error) {

@@ -10,10 +10,9 @@ import (
 // Latency is a histogram of the time from when a row's cause was to be sent to
 // when a read_committed consumer saw the row, in microseconds.
 type Latency struct {
-	mu    sync.Mutex
-	from  time.Time
-	hist  *hdrhistogram.Histogram
-	early int64
+	mu   sync.Mutex
+	from time.Time
+	hist *hdrhistogram.Histogram
 }
 
 const mostLatency = 10 * time.Minute
@@ -35,16 +34,12 @@ func (l *Latency) Seen(due int64) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	us := time.Since(at).Microseconds()
-	if us < 1 {
-		l.early++ // within the millisecond of the timestamp
-		us = 1
-	}
+	us := max(time.Since(at).Microseconds(), 1) // may be within the millisecond of the timestamp
 	// Beyond the range counts as its end: a quantile there says "at least".
 	_ = l.hist.RecordValue(min(us, mostLatency.Microseconds()))
 }
 
-// Quantile returns a latency, in milliseconds, and how many were counted.
+// Quantile returns a latency in milliseconds.
 func (l *Latency) Quantile(percent float64) float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -80,65 +79,19 @@ func newBench(ctx context.Context, s settings, systems []string) (*bench, error)
 	return b, nil
 }
 
-// createTopic returns when every partition answers: the metadata names a leader
-// a moment before it serves requests.
 func (b *bench) createTopic(ctx context.Context, topic string) error {
-	if err := b.kafka.CreateTopic(ctx, topic, int32(b.partitions), nil); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for p := range int32(b.partitions) {
-		for {
-			_, err := b.client.GetOffset(topic, p, sarama.OffsetOldest)
-			if err == nil {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("wait for %s-%d: %w", topic, p, err)
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-	}
-	return nil
+	return measure.CreateTopic(ctx, b.kafka, b.client, topic, int32(b.partitions))
 }
 
-// buildFloor compiles the floor program; this one runs from the same module.
 func (b *bench) buildFloor(ctx context.Context) error {
 	b.floor = filepath.Join(b.dir, "floor")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", b.floor, "github.com/tidegate/tidegate/integration/bench/floor").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build the floor program (run this from the integration folder): %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return nil
+	return measure.BuildFloor(ctx, b.floor)
 }
 
 func (b *bench) close() {
-	b.deleteTopics(b.input)
+	measure.DeleteTopics(b.client, b.input)
 	b.client.Close()
 	os.RemoveAll(b.dir)
-}
-
-// deleteTopics gives the disk back; a topic that stays costs nothing else.
-func (b *bench) deleteTopics(match ...string) {
-	admin, err := sarama.NewClusterAdminFromClient(b.client)
-	if err != nil {
-		return
-	}
-	topics, err := admin.ListTopics()
-	if err != nil {
-		return
-	}
-	for name := range topics {
-		for _, m := range match {
-			if strings.HasPrefix(name, m) {
-				if err := admin.DeleteTopic(name); err != nil {
-					fmt.Fprintf(os.Stderr, "delete topic %s: %v\n", name, err)
-				}
-			}
-		}
-	}
 }
 
 // round runs one contestant from an empty output topic until the window is
@@ -146,7 +99,7 @@ func (b *bench) deleteTopics(match ...string) {
 func (b *bench) round(ctx context.Context, system string, round int) (result, error) {
 	name := fmt.Sprintf("bench-%s-%s-%d", system, b.run, round)
 	output := name + "-output"
-	defer b.deleteTopics(name)
+	defer measure.DeleteTopics(b.client, name)
 	if err := b.createTopic(ctx, output); err != nil {
 		return result{}, err
 	}
