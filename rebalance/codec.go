@@ -10,9 +10,13 @@ import (
 	"github.com/tidegate/tidegate/internal/ids"
 )
 
-// codecVersion is the first byte of both messages; docs/format/group-metadata.md
-// describes the rest.
-const codecVersion = 1
+// The first byte of both messages is a version; docs/format/group-metadata.md
+// describes the rest. A message that has nothing of the second is written in the
+// first, which older releases read.
+const (
+	codecPlain = 1
+	codecState = 2 // with Held, or Warm and Next
+)
 
 // ErrFormat is wrapped by the errors of the decoders.
 var ErrFormat = errors.New("not tidegate's group metadata")
@@ -29,11 +33,21 @@ type Assigned struct {
 	Generation int32
 	// Fingerprint is the topology fingerprint that all members have.
 	Fingerprint string
+	// Warm are tasks that this member shall follow, sorted: it gets them when it
+	// is nearly as far as their owners, and joins again then.
+	Warm []ids.TaskID
+	// Next are tasks that it shall go on following, sorted: it gets them as soon
+	// as their owners have closed them.
+	Next []ids.TaskID
 }
 
 // AppendMember appends the user data with which a member joins the group.
 func AppendMember(dst []byte, m Member) []byte {
-	dst = append(dst, codecVersion)
+	version := byte(codecPlain)
+	if len(m.Held) > 0 {
+		version = codecState
+	}
+	dst = append(dst, version)
 	dst = appendInstance(dst, m.Instance)
 	dst = binary.AppendUvarint(dst, uint64(uint32(m.Generation)))
 	var flags byte
@@ -52,13 +66,22 @@ func AppendMember(dst []byte, m Member) []byte {
 	for _, k := range names {
 		dst = appendString(appendString(dst, k), m.Tags[k])
 	}
+	if version < codecState {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(m.Held)))
+	for _, h := range m.Held {
+		dst = appendTask(dst, h.Task)
+		dst = binary.AppendUvarint(dst, uint64(h.Size))
+		dst = binary.AppendUvarint(dst, uint64(h.Behind))
+	}
 	return dst
 }
 
 // DecodeMember is the inverse of AppendMember. Its errors wrap ErrFormat.
 func DecodeMember(b []byte) (Member, error) {
 	d := decoder{b: b}
-	d.version()
+	version := d.version()
 	m := Member{Instance: d.instance(), Generation: int32(d.number(math.MaxUint32))}
 	flags := d.byte()
 	if flags > 1 {
@@ -74,12 +97,21 @@ func DecodeMember(b []byte) (Member, error) {
 		k := d.string()
 		m.Tags[k] = d.string()
 	}
+	if version >= codecState {
+		for n := d.count(4); n > 0; n-- {
+			m.Held = append(m.Held, Held{Task: d.task(), Size: int64(d.number(math.MaxInt64)), Behind: int64(d.number(math.MaxInt64))})
+		}
+	}
 	return m, d.end("member")
 }
 
 // AppendAssigned appends the user data of an assignment.
 func AppendAssigned(dst []byte, a Assigned) []byte {
-	dst = append(dst, codecVersion)
+	version := byte(codecPlain)
+	if len(a.Warm)+len(a.Next) > 0 {
+		version = codecState
+	}
+	dst = append(dst, version)
 	dst = binary.AppendUvarint(dst, uint64(uint32(a.Generation)))
 	dst = appendString(dst, a.Fingerprint)
 	dst = appendTasks(dst, a.Tasks)
@@ -87,16 +119,22 @@ func AppendAssigned(dst []byte, a Assigned) []byte {
 	for _, m := range a.Members {
 		dst = appendInstance(dst, m)
 	}
+	if version >= codecState {
+		dst = appendTasks(appendTasks(dst, a.Warm), a.Next)
+	}
 	return dst
 }
 
 // DecodeAssigned is the inverse of AppendAssigned. Its errors wrap ErrFormat.
 func DecodeAssigned(b []byte) (Assigned, error) {
 	d := decoder{b: b}
-	d.version()
+	version := d.version()
 	a := Assigned{Generation: int32(d.number(math.MaxUint32)), Fingerprint: d.string(), Tasks: d.tasks()}
 	for n := d.count(9); n > 0; n-- {
 		a.Members = append(a.Members, d.instance())
+	}
+	if version >= codecState {
+		a.Warm, a.Next = d.tasks(), d.tasks()
 	}
 	return a, d.end("assignment")
 }
@@ -112,10 +150,14 @@ func appendInstance(dst []byte, i ids.InstanceID) []byte {
 func appendTasks(dst []byte, tasks []ids.TaskID) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(tasks)))
 	for _, t := range tasks {
-		dst = binary.AppendUvarint(dst, uint64(uint32(t.Sub)))
-		dst = binary.AppendUvarint(dst, uint64(uint32(t.Partition)))
+		dst = appendTask(dst, t)
 	}
 	return dst
+}
+
+func appendTask(dst []byte, t ids.TaskID) []byte {
+	dst = binary.AppendUvarint(dst, uint64(uint32(t.Sub)))
+	return binary.AppendUvarint(dst, uint64(uint32(t.Partition)))
 }
 
 // decoder keeps its first error; after it, everything reads as zero.
@@ -141,10 +183,12 @@ func (d *decoder) end(what string) error {
 	return nil
 }
 
-func (d *decoder) version() {
-	if v := d.byte(); d.err == nil && v != codecVersion {
-		d.fail("version %d, this release knows %d", v, codecVersion)
+func (d *decoder) version() byte {
+	v := d.byte()
+	if d.err == nil && v != codecPlain && v != codecState {
+		d.fail("version %d, this release knows %d and %d", v, codecPlain, codecState)
 	}
+	return v
 }
 
 func (d *decoder) byte() byte {
@@ -191,8 +235,12 @@ func (d *decoder) instance() ids.InstanceID {
 func (d *decoder) tasks() []ids.TaskID {
 	var out []ids.TaskID
 	for n := d.count(2); n > 0; n-- {
-		sub := int32(d.number(math.MaxInt32))
-		out = append(out, ids.TaskID{Sub: sub, Partition: int32(d.number(math.MaxInt32))})
+		out = append(out, d.task())
 	}
 	return out
+}
+
+func (d *decoder) task() ids.TaskID {
+	sub := int32(d.number(math.MaxInt32))
+	return ids.TaskID{Sub: sub, Partition: int32(d.number(math.MaxInt32))}
 }

@@ -34,6 +34,19 @@ type Member struct {
 	Fingerprint string
 	// Tags say where it runs, as "zone" → "a".
 	Tags map[string]string
+	// Held is what it has of the state of tasks, sorted by task.
+	Held []Held
+}
+
+// Held is what a member has of a task's state: all of it if it owns the task,
+// else a copy that follows. The unit is the mode's, records of changelogs or
+// bytes.
+type Held struct {
+	Task ids.TaskID
+	// Size is what a member without any of it would have to read; 0 for copies.
+	Size int64
+	// Behind is what this member has yet to read; 0 for the owner.
+	Behind int64
 }
 
 // Placement is what one member shall run.
