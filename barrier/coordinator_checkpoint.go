@@ -83,7 +83,7 @@ func (c *coordinator) wantDecision(m *Machine, last *completed) Body {
 		}
 	}
 	if m.now-c.trigger > m.cfg.CheckpointTimeout {
-		return abort(AbortTimeout, fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.rec.Owners), m.cfg.CheckpointTimeout))
+		return abort(AbortTimeout, fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.owners), m.cfg.CheckpointTimeout))
 	}
 	return nil
 }

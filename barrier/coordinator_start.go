@@ -108,7 +108,7 @@ func (c *coordinator) mustRollBack(m *Machine) string {
 // another instance reports (R26).
 func (c *coordinator) lost(m *Machine) []ids.InstanceID {
 	var out []ids.InstanceID
-	for _, o := range m.log.start.rec.Owners {
+	for _, o := range m.log.start.owners {
 		in := m.log.find(o.Instance)
 		if in == nil || in.dead || !slices.Contains(m.gen.Members, o.Instance) || m.log.displaced(in) {
 			out = append(out, o.Instance)
@@ -133,7 +133,7 @@ func (c *coordinator) silent(m *Machine) []ids.InstanceID {
 		return nil // who had no time to answer is not to blame
 	}
 	var out []ids.InstanceID
-	for _, o := range m.log.start.rec.Owners {
+	for _, o := range m.log.start.owners {
 		_, acked := ackOf(u.acks, o.Instance)
 		waits := slices.ContainsFunc(u.declines, func(d declineEntry) bool {
 			return d.instance == o.Instance && d.decline.Reason == DeclineWaiting
@@ -142,7 +142,7 @@ func (c *coordinator) silent(m *Machine) []ids.InstanceID {
 			out = append(out, o.Instance)
 		}
 	}
-	if len(out) == len(m.log.start.rec.Owners) {
+	if len(out) == len(m.log.start.owners) {
 		return nil
 	}
 	return slices.DeleteFunc(out, func(id ids.InstanceID) bool { return id == m.cfg.Self })
@@ -170,7 +170,7 @@ func (c *coordinator) assignmentChanged(m *Machine) string {
 // than the latest Start.
 func (c *coordinator) otherOwners(m *Machine) bool {
 	_, owners, _, ok := m.log.counted(m.gen.Generation)
-	return ok && !sameOwners(owners, m.log.start.rec.Owners)
+	return ok && !sameOwners(owners, m.log.start.owners)
 }
 
 // toBury returns the instances that the next Start needs to be named dead.
@@ -269,7 +269,7 @@ func (c *coordinator) judgeOffsets(m *Machine, last *completed) {
 }
 
 func (c *coordinator) anyOwnerAlive(m *Machine) bool {
-	return slices.ContainsFunc(m.log.start.rec.Owners, func(o Owner) bool {
+	return slices.ContainsFunc(m.log.start.owners, func(o Owner) bool {
 		in := m.log.find(o.Instance)
 		return in != nil && !in.dead && slices.Contains(m.gen.Members, o.Instance)
 	})

@@ -49,14 +49,6 @@ type completed struct {
 	lineages  Lineages // as of n
 }
 
-// started is the latest valid Start.
-type started struct {
-	at      ids.Incarnation
-	rec     Start
-	tasks   TaskSet
-	running TaskSet
-}
-
 // rolledBack is what Rollbacks said since the latest Start (R27: they add up).
 type rolledBack struct {
 	at    int64 // offset of the last one
@@ -379,19 +371,6 @@ func ackOf(acks []AckRef, id ids.InstanceID) (AckRef, bool) {
 
 func searchAck(acks []AckRef, id ids.InstanceID) (int, bool) {
 	return slices.BinarySearchFunc(acks, id, func(a AckRef, id ids.InstanceID) int { return a.Instance.Compare(id) })
-}
-
-// tasksOf returns what the latest Start gives an instance.
-func (s *started) tasksOf(id ids.InstanceID) TaskSet {
-	if s == nil {
-		return nil
-	}
-	for _, o := range s.rec.Owners {
-		if o.Instance == id {
-			return o.Tasks
-		}
-	}
-	return nil
 }
 
 // ownerTasks joins the tasks of all owners; ok is false when two own the same

@@ -92,18 +92,28 @@ func (l *Log) applyStart(offset int64, b Start) string {
 		l.find(o.Instance).owned = true
 	}
 	l.lineages = last.lineages.Restart(tasks, b.N, ids.Incarnation(offset))
-	l.start = &started{at: ids.Incarnation(offset), rec: b, tasks: tasks}
+	l.start = newStarted(ids.Incarnation(offset), b, tasks)
 	l.rollback, l.failures, l.lastAbort = nil, nil, nil
 	l.aborts, l.stopped = 0, false
 	return ""
 }
 
-func (l *Log) applyRunning(in *instance, b Running) string {
-	if l.start == nil || b.Incarnation != l.start.at || l.rollback != nil {
+// notRun says why tasks are not run by the instance as the incarnation, or "".
+func (l *Log) notRun(in *instance, tasks TaskSet, inc ids.Incarnation) string {
+	switch {
+	case l.start == nil || l.rollback != nil:
+		return "not of the current incarnation"
+	case !l.start.tasksOf(in.id).ContainsAll(tasks):
+		return "it names tasks of others"
+	case !l.start.runAs(in.id, tasks, inc):
 		return "not of the current incarnation"
 	}
-	if !l.start.tasksOf(in.id).ContainsAll(b.Tasks) {
-		return "it names tasks of others"
+	return ""
+}
+
+func (l *Log) applyRunning(in *instance, b Running) string {
+	if why := l.notRun(in, b.Tasks, b.Incarnation); why != "" {
+		return why
 	}
 	l.start.running = l.start.running.Union(b.Tasks)
 	return ""
@@ -130,7 +140,7 @@ func (l *Log) applyAck(in *instance, b Ack) string {
 	if why != "" {
 		return why
 	}
-	if b.Incarnation != l.start.at {
+	if b.Incarnation != l.start.newest(in.id) {
 		return "not of the current incarnation"
 	}
 	i, _ := searchAck(u.acks, in.id)
@@ -169,8 +179,8 @@ func (u *undecided) declined(id ids.InstanceID) bool {
 
 // acked reports whether the acks are exactly those of the owners (R3).
 func (u *undecided) acked(s *started) bool {
-	return slices.EqualFunc(u.acks, s.rec.Owners, func(a AckRef, o Owner) bool {
-		return a.Instance == o.Instance && a.Ack.Incarnation == s.at
+	return slices.EqualFunc(u.acks, s.owners, func(a AckRef, o Owner) bool {
+		return a.Instance == o.Instance && a.Ack.Incarnation == s.newest(o.Instance)
 	})
 }
 
@@ -257,11 +267,11 @@ func (l *Log) applyCommitted(in *instance, b Committed) string {
 }
 
 func (l *Log) applyFailed(in *instance, b Failed) string {
-	if l.start == nil || b.Incarnation != l.start.at || l.rollback != nil {
-		return "not the current incarnation"
+	if len(b.Tasks) == 0 {
+		return "it names no task, or tasks of others"
 	}
-	if len(b.Tasks) == 0 || !l.start.tasksOf(in.id).ContainsAll(b.Tasks) {
-		return "it names tasks of others"
+	if why := l.notRun(in, b.Tasks, b.Incarnation); why != "" {
+		return why
 	}
 	l.failures = append(l.failures, failure{in.id, b})
 	return ""

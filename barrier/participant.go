@@ -21,7 +21,7 @@ import (
 type participant struct {
 	wantIDs int // transactional ids wanted in all
 
-	inc     ids.Incarnation // of the running tasks; 0: none
+	inc     ids.Incarnation // newest one of the running tasks; 0: none
 	tasks   TaskSet
 	running TaskSet
 	failed  TaskSet // to be reported
@@ -68,15 +68,15 @@ func (p *participant) observe(m *Machine, ev Event) bool {
 	case EvWantIDs:
 		p.wantIDs = max(p.wantIDs, e.Count)
 	case EvTaskRunning:
-		if p.inc != 0 && e.Incarnation == p.inc {
-			p.running = p.running.Union(e.Tasks)
+		if own := p.runAs(m, e.Tasks, e.Incarnation); len(own) > 0 {
+			p.running = p.running.Union(own)
 			if !p.leaving && p.running.ContainsAll(p.tasks) {
 				m.setState(StateRunning)
 			}
 		}
 	case EvTaskFailed:
-		if p.inc != 0 && e.Incarnation == p.inc {
-			p.failed, p.failure = p.failed.Union(e.Tasks), e.Error
+		if own := p.runAs(m, e.Tasks, e.Incarnation); len(own) > 0 {
+			p.failed, p.failure = p.failed.Union(own), e.Error
 		}
 	case EvPassed:
 		if p.cp != nil && p.cp.n == e.N {
@@ -101,6 +101,14 @@ func (p *participant) observe(m *Machine, ev Event) bool {
 		return false
 	}
 	return true
+}
+
+// runAs returns those of the tasks that this instance runs as the incarnation.
+func (p *participant) runAs(m *Machine, tasks TaskSet, inc ids.Incarnation) TaskSet {
+	if p.inc == 0 {
+		return nil // stopped
+	}
+	return m.log.start.asOf(m.cfg.Self, tasks, inc)
 }
 
 // onRecord reacts to a valid record.
@@ -319,7 +327,8 @@ func (p *participant) want(m *Machine) Body {
 	self := m.self()
 	switch {
 	case len(p.failed) > 0 && m.log.rollback == nil:
-		return Failed{Incarnation: p.inc, Tasks: p.failed, Error: p.failure}
+		inc := m.log.start.incOf(p.failed[0]) // those of others come next
+		return Failed{Incarnation: inc, Tasks: p.runAs(m, p.failed, inc), Error: p.failure}
 	case len(self.txnIDs) < p.wantIDs:
 		return Register{TxnIDs: p.ids(m)[len(self.txnIDs):]}
 	case p.owesCommitted(m):
@@ -328,8 +337,9 @@ func (p *participant) want(m *Machine) Body {
 		return Assigned{Generation: m.gen.Generation, Tasks: m.gen.Tasks, Members: m.gen.Members, Fingerprint: m.cfg.Fingerprint}
 	case p.leaving && !self.leaving:
 		return Leaving{}
-	case p.owesRunning(m):
-		return Running{Incarnation: p.inc, Tasks: p.tasks}
+	}
+	if body := p.owedRunning(m); body != nil {
+		return body
 	}
 	if p.cp != nil && m.log.undecided != nil && m.log.undecided.n == p.cp.n {
 		if body := p.answer(m); body != nil {
@@ -358,9 +368,18 @@ func (p *participant) owesAssigned(m *Machine, self *instance) bool {
 		!slices.Equal(a.Members, m.gen.Members)
 }
 
-func (p *participant) owesRunning(m *Machine) bool {
-	return p.inc != 0 && len(p.tasks) > 0 && m.log.rollback == nil && p.running.ContainsAll(p.tasks) &&
-		!m.log.start.running.ContainsAll(p.tasks)
+// owedRunning reports the tasks of one incarnation once all of them run.
+func (p *participant) owedRunning(m *Machine) Body {
+	if p.inc == 0 || m.log.rollback != nil {
+		return nil
+	}
+	for _, t := range p.tasks.Minus(m.log.start.running) {
+		inc := m.log.start.incOf(t)
+		if own := p.runAs(m, p.tasks, inc); p.running.ContainsAll(own) {
+			return Running{Incarnation: inc, Tasks: own}
+		}
+	}
+	return nil
 }
 
 // answer acks or declines the running checkpoint (R16). An instance whose

@@ -48,7 +48,7 @@ func (l *Log) View() View {
 		v.Instances = append(v.Instances, InstanceView{ID: in.id, TxnIDs: slices.Clone(in.txnIDs), Dead: in.dead, Leaving: in.leaving})
 	}
 	if s := l.start; s != nil {
-		v.Incarnation, v.From, v.Owners, v.Running = s.at, s.rec.N, s.rec.Owners, s.running
+		v.Incarnation, v.From, v.Owners, v.Running = s.at, s.rec.N, s.owners, s.running
 	}
 	if u := l.undecided; u != nil {
 		v.Undecided, v.Acks = u.n, len(u.acks)
