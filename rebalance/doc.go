@@ -21,7 +21,18 @@
 //
 // Followers says which members follow the changelogs of a task beside its owner.
 // Each member computes it by itself from the list of members; nobody has to be
-// told. Plan prefers a task's followers when the task needs a new place.
+// told. Plan prefers a task's followers when the task needs a new place, and of
+// them those that are said to have most of its state.
+//
+// WarmUp holds a plan back where it would stop output: a task with state stays
+// with its owner while the member that shall have it follows, and moves when that
+// one is near. A task without an owner goes to who is near, even beyond its share,
+// and moves on later.
+//
+//	             plan: another member
+//	owner's only ────────────────────► warm ────────► near ────────────► moved
+//	             (no more than Max)     the member joins   owner closed it,
+//	                                    again (Behind)     withheld until then
 //
 // # Invariants
 //
@@ -37,6 +48,10 @@
 //  6. Withhold gives no task to a member while another one says that it has it.
 //  7. A member that comes or goes changes the followers of no task but those
 //     that it follows itself.
+//  8. WarmUp takes a task with state from an owner only when the member that gets
+//     it is behind by Near at most, or when the owner leaves.
+//  9. No more than Max tasks beside those of Followers are followed to be moved.
+//     As each move is one of a plan that moves the fewest, the moves end.
 //
 // # What it does not do
 //

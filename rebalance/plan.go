@@ -3,6 +3,7 @@ package rebalance
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -18,6 +19,8 @@ type Task struct {
 	// Prefer are the instances that follow its state: a task that must be placed
 	// anew goes to one of them, where its share allows.
 	Prefer []ids.InstanceID
+	// Stateful: it has state, which takes time to get.
+	Stateful bool
 }
 
 // Member is what a member of the group says of itself.
@@ -187,10 +190,7 @@ func newPlanner(members []Member, tasks []Task) *planner {
 			p.active = append(p.active, i)
 		}
 	}
-	sorted := slices.Clone(tasks)
-	slices.SortFunc(sorted, func(a, b Task) int { return a.ID.Compare(b.ID) })
-	sorted = slices.CompactFunc(sorted, func(a, b Task) bool { return a.ID == b.ID })
-	for _, t := range sorted {
+	for _, t := range sortedTasks(tasks) {
 		if n := len(p.subs); n == 0 || p.subs[n-1] != t.ID.Sub {
 			p.subs = append(p.subs, t.ID.Sub)
 			p.tasks = append(p.tasks, nil)
@@ -301,29 +301,41 @@ func (p *planner) give(a, s int, t Task) {
 	p.given[a] = append(p.given[a], t.ID)
 }
 
-// spread gives the free tasks, heaviest first, to the member with room that
-// has the least weight, then the fewest tasks.
+// spread gives the free tasks, heaviest first, to the member with room that has
+// most of the state, then the least weight, then the fewest tasks.
 func (p *planner) spread() {
 	for s, tasks := range p.free {
 		slices.SortFunc(tasks, heaviestFirst)
 		for _, t := range tasks {
-			best, bestWarm := -1, false
+			best, bestCold := -1, 0
 			for a, i := range p.active {
 				p.steps++
 				if p.quota[a][s] == 0 {
 					continue
 				}
-				warm := slices.Contains(t.Prefer, p.all[i].Instance)
-				if bestWarm && !warm {
+				cold := coldness(p.all[i], t)
+				if best >= 0 && cold > bestCold {
 					continue
 				}
-				if best < 0 || warm && !bestWarm || p.load[a] < p.load[best] || (p.load[a] == p.load[best] && len(p.given[a]) < len(p.given[best])) {
-					best, bestWarm = a, warm
+				if best < 0 || cold < bestCold || p.load[a] < p.load[best] || (p.load[a] == p.load[best] && len(p.given[a]) < len(p.given[best])) {
+					best, bestCold = a, cold
 				}
 			}
 			p.give(best, s, t)
 		}
 	}
+}
+
+// coldness grows with what a member has yet to read of a task's state. Differences
+// of a thousand do not count: copies are always a little behind.
+func coldness(m Member, t Task) int {
+	if i, found := slices.BinarySearchFunc(m.Held, t.ID, func(h Held, id ids.TaskID) int { return h.Task.Compare(id) }); found {
+		return bits.Len64(uint64(m.Held[i].Behind) >> 10)
+	}
+	if slices.Contains(t.Prefer, m.Instance) {
+		return 64
+	}
+	return 65
 }
 
 func heaviestFirst(a, b Task) int {
