@@ -32,7 +32,7 @@ func (m *Manual) Adopt(t *Task) {
 func (m *Manual) Step(t *Task) (left bool) {
 	m.w.drain()
 	t.now = m.w.clock()
-	for t.step() {
+	for t.step(budget) {
 	}
 	if t.failed || t.closed {
 		return true

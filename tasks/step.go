@@ -12,23 +12,25 @@ import (
 // budget is how many records a task may take before its siblings have a turn.
 const budget = 4096
 
-// step takes what may be taken, up to the budget. It reports whether anything
-// was taken.
-func (t *Task) step() (progress bool) {
-	t.records = 0
+// step takes what may be taken, up to a number of records. It reports whether
+// anything was taken.
+func (t *Task) step(most int) (progress bool) {
+	t.records, t.budget, t.waits = 0, most, false
 	if t.parked || t.failed {
 		return false
 	}
 	t.advanceTimers()
-	for t.records < budget && !t.parked && !t.failed {
+	for t.records < most && !t.parked && !t.failed {
 		in, limit := t.pick()
 		if in == nil {
+			t.waits = slices.ContainsFunc(t.inputs, func(in *input) bool { return !in.empty() })
 			break
 		}
 		t.take(in, limit)
 		progress = true
 	}
 	if t.records > 0 {
+		t.pace.records += t.records
 		t.protocol.Processed(t, t.records)
 	}
 	return progress
@@ -216,7 +218,7 @@ func (t *Task) deliverSegment(in *input, seg *barrier.Segment) {
 // runLength is how many records of the head may be taken at once: up to the
 // timestamp at which another input is due, at least one, within the budget.
 func (t *Task) runLength(it *item, limit int64) int {
-	n := min(len(it.seg.Records), max(1, budget-t.records))
+	n := min(len(it.seg.Records), max(1, t.budget-t.records))
 	if len(t.inputs) == 1 {
 		return n
 	}

@@ -137,7 +137,12 @@ type Task struct {
 
 	now     time.Time // of the worker's loop
 	started time.Time
-	records int
+	// records were taken in this turn, of at most budget; waits: the turn ended
+	// because what is queued waits for another input.
+	records, budget int
+	waits           bool
+	pace            pace
+	upstream        []int32 // subtopologies further up
 }
 
 // ID returns the task's id.
@@ -159,6 +164,9 @@ func New(spec Spec, protocol Protocol, restored Restored, env EnvConfig) (*Task,
 		outputs: map[string]*output{}, external: map[ids.TopicPartition]*input{},
 		lastBarrier: restored.LastBarrier, stopAt: ids.NoCheckpoint,
 		now: now, started: now,
+	}
+	if env.Topology != nil {
+		t.upstream = env.Topology.Upstream(spec.ID.Sub)
 	}
 	t.channel = barrier.Channel{Task: spec.ID, Inc: spec.Incarnation}
 	if spec.WriteAs != 0 {

@@ -33,7 +33,7 @@ type Worker struct {
 	// Below: the goroutine's own.
 	tasks    []*Task
 	seenLog  int64
-	rounds   uint64
+	pressure backpressure
 	spareC   []func()
 	spareA   []delivery
 	lastTick time.Time
@@ -212,6 +212,9 @@ func (w *Worker) run() {
 		}
 		next := w.flush(now.Add(-Linger))
 		wait := housekeeping
+		if w.pressure.heldBack {
+			wait = upstreamTurn
+		}
 		if !next.IsZero() {
 			wait = min(wait, max(next.Add(Linger).Sub(now), 100*time.Microsecond))
 		}
@@ -251,27 +254,23 @@ func (w *Worker) drain() {
 	}
 }
 
-// upstreamTurn is how often tasks further up get a turn although tasks further
-// down still have work: seldom, but often enough for their time to go on.
-const upstreamTurn = 16
-
-// stepAll gives every task a turn, those of later subtopologies first. While
-// one of them has more to do, earlier subtopologies wait: what they would add
-// only lengthens the queue in the repartition topic, and with it the way of a
-// barrier. (In Flink, back-pressure does this.)
+// stepAll gives every task a turn, those of later subtopologies first. Tasks
+// whose records wait unread in a repartition topic have to wait for its reader,
+// if that one is a task of this worker: what they would add only lengthens the
+// queue, and with it the way of a barrier. (In Flink, back-pressure does this.)
 func (w *Worker) stepAll(now time.Time) (progress bool) {
-	w.rounds++
-	busy := int32(-1) // the latest subtopology with more to do
+	w.pressure.begin(now)
 	for _, t := range w.tasks {
-		if t.spec.ID.Sub < busy && w.rounds%upstreamTurn != 0 {
-			break
-		}
 		t.now = now
-		if t.step() {
+		most := w.pressure.most(t.spec.ID.Sub)
+		if most == 0 {
+			continue
+		}
+		if t.step(most) {
 			progress = true
 		}
-		if t.records >= budget {
-			busy = t.spec.ID.Sub
+		if t.behind() {
+			w.pressure.behind(t.upstream)
 		}
 	}
 	return progress
@@ -296,8 +295,10 @@ func (w *Worker) tick(now time.Time) {
 	if now.Sub(w.lastTick) < housekeeping {
 		return
 	}
+	since := now.Sub(w.lastTick)
 	w.lastTick = now
 	for _, t := range w.tasks {
+		t.pace.look(since)
 		if !t.failed && !t.parked {
 			t.now = now
 			t.announceAlone(timeAlone)

@@ -31,6 +31,25 @@ type Subtopology struct {
 // Subtopologies returns the parts in number order.
 func (t *Topology) Subtopologies() []*Subtopology { return t.subs }
 
+// Upstream returns the subtopologies whose records reach a subtopology through
+// repartition topics without a back edge, nearest first.
+func (t *Topology) Upstream(sub int32) []int32 {
+	out := []int32{sub}
+	for i := 0; i < len(out); i++ {
+		for _, s := range t.repartitions {
+			if s.Reader != out[i] {
+				continue
+			}
+			for _, w := range s.Writers {
+				if !slices.Contains(s.Cycle, w) && !slices.Contains(out, w) {
+					out = append(out, w)
+				}
+			}
+		}
+	}
+	return out[1:]
+}
+
 // Node returns the node of that id.
 func (t *Topology) Node(id int) *Node { return t.nodes[id] }
 

@@ -116,6 +116,9 @@ func TestCycleChannels(t *testing.T) {
 	require.True(t, r.Channels("app-self-repartition")[0].Cycle)
 	require.Equal(t, int32(2), r.Partitions("app-self-repartition"))
 	require.Contains(t, r.Describe(), "cycle from 2")
+	require.Empty(t, r.Upstream(0))
+	require.Equal(t, []int32{0}, r.Upstream(1))
+	require.Equal(t, []int32{1, 0}, r.Upstream(2))
 }
 
 // built returns the node of that id.
