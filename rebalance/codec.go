@@ -10,13 +10,13 @@ import (
 	"github.com/tidegate/tidegate/internal/ids"
 )
 
-// The first byte of both messages is a version; docs/format/group-metadata.md
-// describes the rest. A message that has nothing of the second is written in the
-// first, which older releases read.
-const (
-	codecPlain = 1
-	codecState = 2 // with Held, or Warm and Next
-)
+// codecVersion is the first byte of both messages as they are written;
+// docs/format/group-metadata.md describes the rest. Version 1, which had no held
+// state, no standbys and longer lists, is still read.
+const codecVersion = 2
+
+// maxTasks bounds the tasks of one message: a run of many takes few bytes.
+const maxTasks = 1 << 17
 
 // ErrFormat is wrapped by the errors of the decoders.
 var ErrFormat = errors.New("not tidegate's group metadata")
@@ -25,6 +25,8 @@ var ErrFormat = errors.New("not tidegate's group metadata")
 type Assigned struct {
 	// Tasks are those that this member shall run, sorted.
 	Tasks []ids.TaskID
+	// Standbys are those whose state this member shall keep a copy of, sorted.
+	Standbys []ids.TaskID
 	// Members are all members of the group, sorted: R26 counts an instance
 	// that is not among them as lost.
 	Members []ids.InstanceID
@@ -43,11 +45,7 @@ type Assigned struct {
 
 // AppendMember appends the user data with which a member joins the group.
 func AppendMember(dst []byte, m Member) []byte {
-	version := byte(codecPlain)
-	if len(m.Held) > 0 {
-		version = codecState
-	}
-	dst = append(dst, version)
+	dst = append(dst, codecVersion)
 	dst = appendInstance(dst, m.Instance)
 	dst = binary.AppendUvarint(dst, uint64(uint32(m.Generation)))
 	var flags byte
@@ -57,6 +55,7 @@ func AppendMember(dst []byte, m Member) []byte {
 	dst = append(dst, flags)
 	dst = appendString(dst, m.Fingerprint)
 	dst = appendTasks(dst, m.Owned)
+	dst = appendHeld(dst, m.Held)
 	names := make([]string, 0, len(m.Tags))
 	for k := range m.Tags {
 		names = append(names, k)
@@ -66,22 +65,13 @@ func AppendMember(dst []byte, m Member) []byte {
 	for _, k := range names {
 		dst = appendString(appendString(dst, k), m.Tags[k])
 	}
-	if version < codecState {
-		return dst
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(m.Held)))
-	for _, h := range m.Held {
-		dst = appendTask(dst, h.Task)
-		dst = binary.AppendUvarint(dst, uint64(h.Size))
-		dst = binary.AppendUvarint(dst, uint64(h.Behind))
-	}
 	return dst
 }
 
 // DecodeMember is the inverse of AppendMember. Its errors wrap ErrFormat.
 func DecodeMember(b []byte) (Member, error) {
 	d := decoder{b: b}
-	version := d.version()
+	d.start()
 	m := Member{Instance: d.instance(), Generation: int32(d.number(math.MaxUint32))}
 	flags := d.byte()
 	if flags > 1 {
@@ -90,6 +80,7 @@ func DecodeMember(b []byte) (Member, error) {
 	m.Leaving = flags&1 != 0
 	m.Fingerprint = d.string()
 	m.Owned = d.tasks()
+	m.Held = d.held()
 	for n := d.count(2); n > 0; n-- {
 		if m.Tags == nil {
 			m.Tags = map[string]string{}
@@ -97,30 +88,26 @@ func DecodeMember(b []byte) (Member, error) {
 		k := d.string()
 		m.Tags[k] = d.string()
 	}
-	if version >= codecState {
-		for n := d.count(4); n > 0; n-- {
-			m.Held = append(m.Held, Held{Task: d.task(), Size: int64(d.number(math.MaxInt64)), Behind: int64(d.number(math.MaxInt64))})
-		}
-	}
 	return m, d.end("member")
 }
 
 // AppendAssigned appends the user data of an assignment.
 func AppendAssigned(dst []byte, a Assigned) []byte {
-	version := byte(codecPlain)
-	if len(a.Warm)+len(a.Next) > 0 {
-		version = codecState
-	}
-	dst = append(dst, version)
+	dst = append(dst, codecVersion)
 	dst = binary.AppendUvarint(dst, uint64(uint32(a.Generation)))
 	dst = appendString(dst, a.Fingerprint)
 	dst = appendTasks(dst, a.Tasks)
-	dst = binary.AppendUvarint(dst, uint64(len(a.Members)))
-	for _, m := range a.Members {
-		dst = appendInstance(dst, m)
+	for _, list := range [][]ids.TaskID{a.Standbys, a.Warm, a.Next} {
+		dst = appendTasks(dst, list)
 	}
-	if version >= codecState {
-		dst = appendTasks(appendTasks(dst, a.Warm), a.Next)
+	dst = binary.AppendUvarint(dst, uint64(len(a.Members)))
+	last := ""
+	for _, m := range a.Members {
+		same := commonPrefix(last, m.Name)
+		dst = binary.AppendUvarint(dst, uint64(same))
+		dst = appendString(dst, m.Name[same:])
+		dst = binary.BigEndian.AppendUint64(dst, m.Rand)
+		last = m.Name
 	}
 	return dst
 }
@@ -128,15 +115,36 @@ func AppendAssigned(dst []byte, a Assigned) []byte {
 // DecodeAssigned is the inverse of AppendAssigned. Its errors wrap ErrFormat.
 func DecodeAssigned(b []byte) (Assigned, error) {
 	d := decoder{b: b}
-	version := d.version()
+	d.start()
 	a := Assigned{Generation: int32(d.number(math.MaxUint32)), Fingerprint: d.string(), Tasks: d.tasks()}
-	for n := d.count(9); n > 0; n-- {
-		a.Members = append(a.Members, d.instance())
+	if d.version >= 2 {
+		a.Standbys, a.Warm, a.Next = d.tasks(), d.tasks(), d.tasks()
 	}
-	if version >= codecState {
-		a.Warm, a.Next = d.tasks(), d.tasks()
+	last := ""
+	for n := d.count(9); n > 0; n-- {
+		if d.version == 1 {
+			a.Members = append(a.Members, d.instance())
+			continue
+		}
+		last = last[:d.number(uint64(len(last)))] + d.string()
+		if len(last) > maxName {
+			d.fail("a name of %d bytes", len(last))
+		}
+		a.Members = append(a.Members, ids.InstanceID{Name: last, Rand: binary.BigEndian.Uint64(d.bytes(8))})
 	}
 	return a, d.end("assignment")
+}
+
+// maxName bounds an instance's name: names share their beginnings, so that a few
+// bytes could ask for many long ones.
+const maxName = 4096
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 func appendString(dst []byte, s string) []byte {
@@ -147,23 +155,55 @@ func appendInstance(dst []byte, i ids.InstanceID) []byte {
 	return binary.BigEndian.AppendUint64(appendString(dst, i.Name), i.Rand)
 }
 
+// appendTasks writes runs of neighbouring partitions: subtopology, first
+// partition, how many.
 func appendTasks(dst []byte, tasks []ids.TaskID) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(tasks)))
-	for _, t := range tasks {
-		dst = appendTask(dst, t)
+	runs := 0
+	for i := range tasks {
+		if i == 0 || !follows(tasks[i-1], tasks[i]) {
+			runs++
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(runs))
+	for i := 0; i < len(tasks); {
+		j := i + 1
+		for j < len(tasks) && follows(tasks[j-1], tasks[j]) {
+			j++
+		}
+		dst = binary.AppendUvarint(dst, uint64(uint32(tasks[i].Sub)))
+		dst = binary.AppendUvarint(dst, uint64(uint32(tasks[i].Partition)))
+		dst = binary.AppendUvarint(dst, uint64(j-i))
+		i = j
 	}
 	return dst
 }
 
-func appendTask(dst []byte, t ids.TaskID) []byte {
-	dst = binary.AppendUvarint(dst, uint64(uint32(t.Sub)))
-	return binary.AppendUvarint(dst, uint64(uint32(t.Partition)))
+func follows(a, b ids.TaskID) bool { return a.Sub == b.Sub && a.Partition+1 == b.Partition }
+
+// appendHeld writes tasks, the largest position, and per task how far it is
+// below that, its size, and what is yet to be read.
+func appendHeld(dst []byte, held []Held) []byte {
+	tasks := make([]ids.TaskID, len(held))
+	last := int64(0)
+	for i, h := range held {
+		tasks[i] = h.Task
+		last = max(last, h.Position)
+	}
+	dst = appendTasks(dst, tasks)
+	dst = binary.AppendUvarint(dst, uint64(last))
+	for _, h := range held {
+		for _, n := range []int64{last - max(h.Position, 0), h.Size, h.Behind} {
+			dst = binary.AppendUvarint(dst, uint64(max(n, 0)))
+		}
+	}
+	return dst
 }
 
 // decoder keeps its first error; after it, everything reads as zero.
 type decoder struct {
-	b   []byte
-	err error
+	b       []byte
+	version byte
+	err     error
 }
 
 func (d *decoder) fail(format string, args ...any) {
@@ -183,12 +223,12 @@ func (d *decoder) end(what string) error {
 	return nil
 }
 
-func (d *decoder) version() byte {
-	v := d.byte()
-	if d.err == nil && v != codecPlain && v != codecState {
-		d.fail("version %d, this release knows %d and %d", v, codecPlain, codecState)
+// start reads the version.
+func (d *decoder) start() {
+	d.version = d.byte()
+	if d.err == nil && d.version != 1 && d.version != codecVersion {
+		d.fail("version %d, this release knows 1 and %d", d.version, codecVersion)
 	}
-	return v
 }
 
 func (d *decoder) byte() byte {
@@ -234,13 +274,46 @@ func (d *decoder) instance() ids.InstanceID {
 
 func (d *decoder) tasks() []ids.TaskID {
 	var out []ids.TaskID
-	for n := d.count(2); n > 0; n-- {
-		out = append(out, d.task())
+	size := 3
+	if d.version == 1 {
+		size = 2
+	}
+	for n := d.count(size); n > 0; n-- {
+		t := ids.TaskID{Sub: int32(d.number(math.MaxInt32)), Partition: int32(d.number(math.MaxInt32))}
+		run := uint64(1)
+		if d.version >= 2 {
+			run = d.number(maxTasks)
+		}
+		if run == 0 || run > uint64(maxTasks-len(out)) || run-1 > uint64(math.MaxInt32-t.Partition) {
+			d.fail("a run of %d tasks from %s", run, t)
+			return nil
+		}
+		for range run {
+			out = append(out, t)
+			t.Partition++
+		}
 	}
 	return out
 }
 
-func (d *decoder) task() ids.TaskID {
-	sub := int32(d.number(math.MaxInt32))
-	return ids.TaskID{Sub: sub, Partition: int32(d.number(math.MaxInt32))}
+func (d *decoder) held() []Held {
+	if d.version == 1 {
+		return nil
+	}
+	tasks := d.tasks()
+	last := d.number(math.MaxInt64)
+	if len(tasks) > len(d.b)/3 {
+		d.fail("it ends too early")
+	}
+	if d.err != nil || len(tasks) == 0 {
+		return nil
+	}
+	out := make([]Held, len(tasks))
+	for i, t := range tasks {
+		out[i] = Held{
+			Task: t, Position: int64(last - d.number(last)),
+			Size: int64(d.number(math.MaxInt64)), Behind: int64(d.number(math.MaxInt64)),
+		}
+	}
+	return out
 }

@@ -1,7 +1,10 @@
 package rebalance
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,27 +18,60 @@ var (
 	}
 	exampleAssigned = Assigned{
 		Tasks: []ids.TaskID{{}, {Sub: math.MaxInt32, Partition: math.MaxInt32}}, Generation: 12, Fingerprint: "f1",
-		Members: []ids.InstanceID{{Name: "orders-1", Rand: 0xfeed}, {Name: "", Rand: 1}},
+		Members: []ids.InstanceID{{Name: "orders-1", Rand: 0xfeed}, {Name: "orders-12", Rand: 3}, {Name: "", Rand: 1}},
 	}
 )
 
 // stateful are the examples with what version 2 adds.
 func stateful() (Member, Assigned) {
 	m, a := exampleMember, exampleAssigned
-	m.Held = []Held{{Task: ids.TaskID{}, Size: 70000}, {Task: ids.TaskID{Sub: 1, Partition: 9}, Behind: math.MaxInt64}}
+	m.Held = []Held{{Task: ids.TaskID{}, Size: 70000}, {Task: ids.TaskID{Sub: 1, Partition: 9}, Behind: math.MaxInt64}, {Task: ids.TaskID{Sub: 1, Partition: 10}, Size: 1, Position: 1 << 40}}
+	a.Standbys = []ids.TaskID{{Sub: 3, Partition: 4}, {Sub: 3, Partition: 5}, {Sub: 3, Partition: 7}}
 	a.Warm, a.Next = []ids.TaskID{{Sub: 1, Partition: 9}}, []ids.TaskID{{Sub: 2}, {Sub: 2, Partition: 1}}
 	return m, a
 }
 
-// What the first version can say is written in it, for members of older releases.
-func TestCodecVersions(t *testing.T) {
-	m, a := stateful()
-	require.EqualValues(t, 1, AppendMember(nil, exampleMember)[0])
-	require.EqualValues(t, 1, AppendAssigned(nil, exampleAssigned)[0])
-	require.EqualValues(t, 2, AppendMember(nil, m)[0])
-	require.EqualValues(t, 2, AppendAssigned(nil, a)[0])
-	a.Warm = nil
-	require.EqualValues(t, 2, AppendAssigned(nil, a)[0])
+// What version 1 wrote is read.
+func TestCodecReadsVersion1(t *testing.T) {
+	m, err := DecodeMember([]byte("\x01\x01a\x00\x00\x00\x00\x00\x00\x00\x07\x03\x01\x02f1\x02\x00\x00\x01\x05\x01\x04zone\x01z"))
+	require.NoError(t, err)
+	require.Equal(t, Member{
+		Instance: ids.InstanceID{Name: "a", Rand: 7}, Generation: 3, Leaving: true, Fingerprint: "f1",
+		Owned: []ids.TaskID{{}, {Sub: 1, Partition: 5}}, Tags: map[string]string{"zone": "z"},
+	}, m)
+	a, err := DecodeAssigned([]byte("\x01\x04\x02f1\x01\x00\x03\x01\x01a\x00\x00\x00\x00\x00\x00\x00\x07"))
+	require.NoError(t, err)
+	require.Equal(t, Assigned{
+		Generation: 4, Fingerprint: "f1", Tasks: []ids.TaskID{{Partition: 3}}, Members: []ids.InstanceID{{Name: "a", Rand: 7}},
+	}, a)
+}
+
+// The broker keeps all members' messages of a group in one record, of 1 MiB by
+// default (the offsets topic's max.message.bytes).
+func TestCodecIsCompact(t *testing.T) {
+	var joins, syncs int
+	r := rand.New(rand.NewPCG(1, 1))
+	members := make([]ids.InstanceID, 200)
+	for i := range members {
+		members[i] = ids.InstanceID{Name: fmt.Sprintf("orders-service-%d", i), Rand: r.Uint64()}
+	}
+	for i, id := range members {
+		m := Member{Instance: id, Generation: 9, Fingerprint: strings.Repeat("f", 64)}
+		a := Assigned{Members: members, Fingerprint: m.Fingerprint}
+		for n := range 50 { // 10,000 tasks of 13 subtopologies, one standby each
+			own := ids.TaskID{Sub: int32(n % 13), Partition: int32(n/13*200 + i)}
+			other := ids.TaskID{Sub: own.Sub, Partition: own.Partition + 1}
+			a.Tasks, a.Standbys = append(a.Tasks, own), append(a.Standbys, other)
+			for _, task := range []ids.TaskID{own, other} {
+				m.Held = append(m.Held, Held{Task: task, Position: 1<<40 - int64(r.IntN(3)), Size: int64(r.IntN(1 << 30))})
+			}
+		}
+		m.Owned = a.Tasks
+		joins += len(AppendMember(nil, m))
+		syncs += len(AppendAssigned(nil, a))
+	}
+	t.Logf("200 members, 10,000 tasks: %d KB in joins, %d KB in assignments", joins/1000, syncs/1000)
+	require.Less(t, joins+syncs, 900_000)
 }
 
 func TestCodecRoundTrip(t *testing.T) {
@@ -69,6 +105,7 @@ func TestCodecRefuses(t *testing.T) {
 }
 
 func FuzzDecodeMember(f *testing.F) {
+	f.Add([]byte("\x01\x01a\x00\x00\x00\x00\x00\x00\x00\x07\x03\x01\x02f1\x02\x00\x00\x01\x05\x01\x04zone\x01z"))
 	f.Add(AppendMember(nil, exampleMember))
 	f.Add(AppendMember(nil, Member{}))
 	m, _ := stateful()

@@ -42,14 +42,18 @@ type Member struct {
 }
 
 // Held is what a member has of a task's state: all of it if it owns the task,
-// else a copy that follows. The unit is the mode's, records of changelogs or
-// bytes.
+// else a copy. The unit is the mode's, records of changelogs or bytes.
 type Held struct {
 	Task ids.TaskID
-	// Size is what a member without any of it would have to read; 0 for copies.
+	// Size is what a member without any of it would have to read. In changelog
+	// mode only owners know it.
 	Size int64
-	// Behind is what this member has yet to read; 0 for the owner.
+	// Behind is what this member has yet to read, as far as it knows; 0 for the
+	// owner, and in barrier mode, where positions are compared.
 	Behind int64
+	// Position is, in barrier mode, the newest checkpoint that wrote to this
+	// copy: the larger of two is the newer state, and equal ones are the same.
+	Position int64
 }
 
 // Placement is what one member shall run.
