@@ -40,6 +40,10 @@ const (
 	Fail = runtime.Fail
 	// Skip drops the record and counts it in Health.Skipped.
 	Skip = runtime.Skip
+	// Retry starts the failed tasks again from the last checkpoint (in Changelog
+	// mode the last commit), as WithRestartStrategy says: they meet the record
+	// again. For functions that fail because of something else than the record.
+	Retry = runtime.Retry
 )
 
 // StoreKind selects the engine that keeps a task's state.
@@ -261,6 +265,24 @@ func AllowDroppedState(names ...string) Option {
 // DeserializationExceptionHandler and ProcessingExceptionHandler).
 func WithFailureHandler(f func(err error) FailureAction) Option {
 	return func(c *runtime.Config) { c.OnFailure = f }
+}
+
+// WithRestartStrategy says whether and when tasks start again that failed because
+// of a broker, the checkpoint store, a disk, a schema registry, or with Retry as
+// the answer of the failure handler; see Cause. The default is
+// ExponentialDelay(ExponentialDelayOptions{}). Each process counts its own
+// failures. An application that gives up ends with an error that wraps the last
+// failure, and leaves state and checkpoints as they are (Flink's
+// restart-strategy; Kafka Streams' StreamsUncaughtExceptionHandler, where
+// REPLACE_THREAD restarts without delay and limit).
+func WithRestartStrategy(s RestartStrategy) Option {
+	return func(c *runtime.Config) { c.Restart = s }
+}
+
+// WithFailureListener is told of each failure of tasks of this process, with its
+// cause and what follows; it must not block. The default is none.
+func WithFailureListener(f func(Failure)) Option {
+	return func(c *runtime.Config) { c.FailureListener = f }
 }
 
 // WithStateListener is told of each change of state; it must not block.

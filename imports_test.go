@@ -22,7 +22,7 @@ var layers = []struct {
 	folders []string
 	mutual  bool // packages of this line may import each other
 }{
-	{mutual: true, folders: []string{"internal/ids", "record", "serde"}},
+	{mutual: true, folders: []string{"internal/ids", "internal/restart", "record", "serde"}},
 	{mutual: false, folders: []string{"topology", "barrier", "checkpoint", "state", "transactions", "rebalance", "internal/kafka"}},
 	{mutual: true, folders: []string{"operators", "tasks", "internal/harness"}},
 	{mutual: true, folders: []string{"changelog", "runtime"}},

@@ -149,6 +149,14 @@ type (
 		State Condition
 		Tasks []ids.TaskID
 	}
+	// DoSetback tells of a failure: the tasks start again after Wait
+	// milliseconds, or, if GiveUp, the application ends.
+	DoSetback struct {
+		Err     error
+		Attempt int
+		Wait    int64
+		GiveUp  bool
+	}
 	// DoWarn is for the log.
 	DoWarn struct {
 		Text string
@@ -171,6 +179,7 @@ func (DoFence) effect()   {}
 func (DoOwned) effect()   {}
 func (DoRejoin) effect()  {}
 func (DoReport) effect()  {}
+func (DoSetback) effect() {}
 func (DoWarn) effect()    {}
 func (DoExit) effect()    {}
 

@@ -3,8 +3,10 @@ package changelog
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/restart"
 )
 
 // Config of a Machine; times in milliseconds.
@@ -14,9 +16,8 @@ type Config struct {
 	// IdleInterval is when an interval ends in which nothing seemed to happen.
 	IdleInterval     int64
 	ShutdownDeadline int64
-	// MaxSetbacks is how many failures in a row, without a commit in between,
-	// are borne.
-	MaxSetbacks int
+	// Restart says whether and when tasks start again after a failure.
+	Restart restart.Strategy
 }
 
 // phase is where the commit cycle stands.
@@ -97,7 +98,7 @@ type Machine struct {
 	wrote      bool
 	moved      bool
 	usedGen    int32
-	setbacks   int
+	restarts   *restart.Policy
 	startAgain int64 // not before; 0: at any time
 	released   bool  // a task was closed that is not ours any more: join again
 
@@ -113,7 +114,7 @@ type Machine struct {
 
 // NewMachine returns the machine of an instance that is not in the group yet.
 func NewMachine(cfg Config) *Machine {
-	return &Machine{cfg: cfg, tasks: map[ids.TaskID]*task{}, n: 1, nextRun: 1}
+	return &Machine{cfg: cfg, restarts: restart.NewPolicy(cfg.Restart), tasks: map[ids.TaskID]*task{}, n: 1, nextRun: 1}
 }
 
 // Joins returns the interval of which a task is that begins to run now. The
@@ -296,7 +297,7 @@ func (m *Machine) ended(now int64, ev EvEnded) {
 	case ev.Verdict != Done:
 		m.failed(now, ev.Err)
 	default:
-		m.setbacks = 0
+		m.restarts.Progress()
 		m.finish(now, true)
 	}
 }
@@ -393,15 +394,13 @@ func (m *Machine) dropped(now int64, why string) {
 
 // failed gives the interval up and starts the tasks again after a while.
 func (m *Machine) failed(now int64, err error) {
-	if m.setbacks++; m.setbacks > m.cfg.MaxSetbacks {
-		m.fatal(now, fmt.Errorf("gave up after %d failures without a commit in between; state and offsets are intact; the last failure: %w", m.cfg.MaxSetbacks, err))
+	v := m.restarts.Failed(time.Duration(now) * time.Millisecond)
+	wait := v.Wait.Milliseconds()
+	m.do(DoSetback{Err: err, Attempt: v.Attempt, Wait: wait, GiveUp: v.GiveUp})
+	if v.GiveUp {
+		m.fatal(now, fmt.Errorf("gave up restarting failed tasks: %s; state and offsets are intact; the last failure: %w", v.Why, err))
 		return
 	}
-	wait := int64(0)
-	if m.setbacks > 1 {
-		wait = min(int64(50)<<min(m.setbacks-2, 6), 2000)
-	}
-	m.do(DoWarn{Text: fmt.Sprintf("the commit interval is given up; tasks start again from the last commit in %d ms", wait), Err: err})
 	m.startAgain = now + wait
 	m.drop(now)
 }

@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tidegate/tidegate/internal/ids"
+	"github.com/tidegate/tidegate/internal/restart"
 )
 
 // world is instances, a group, a broker and tasks in one goroutine. Each task
@@ -67,7 +69,7 @@ type actor struct {
 func (w *world) spawn() *actor {
 	w.names++
 	a := &actor{w: w, id: ids.InstanceID{Name: fmt.Sprintf("i%d", w.names)}, runs: map[ids.Incarnation]*run{}}
-	a.m = NewMachine(Config{Self: a.id, Interval: 10, IdleInterval: 10, ShutdownDeadline: 1000, MaxSetbacks: 1000})
+	a.m = NewMachine(Config{Self: a.id, Interval: 10, IdleInterval: 10, ShutdownDeadline: 1000, Restart: restart.FixedDelay(-1, 50*time.Millisecond)})
 	w.actors = append(w.actors, a)
 	w.joining = true
 	return a
@@ -194,7 +196,7 @@ func (a *actor) perform(e Effect) {
 		a.offsets(e)
 	case DoEnd:
 		a.end(e.N)
-	case DoApply, DoOpen, DoReport, DoWarn:
+	case DoApply, DoOpen, DoReport, DoSetback, DoWarn:
 	case DoDrop:
 		a.open = nil
 		delete(w.pending, a.id.Name) // its id is drawn again

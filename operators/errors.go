@@ -64,6 +64,9 @@ type RecordError struct {
 	// Fatal: skipping would leave a half-changed state behind, or the record is
 	// not to blame (serde.ErrUnavailable), so the task must fail.
 	Fatal bool
+	// Retry: the user wants the task to start again and meet the record again.
+	// Whoever runs the task sets it.
+	Retry bool
 }
 
 var kindVerbs = map[ErrorKind]string{

@@ -296,7 +296,7 @@ func (i *instance) decided(e barrier.DoDecided) {
 	delete(i.checkpoints, e.N)
 	if e.Completed {
 		i.phase("decided")
-		i.setbacks = 0
+		i.setbacks.progress()
 		i.status.update(func(h *Health) { h.LastCheckpoint, h.LastCheckpointAt = int64(e.N), time.Now() })
 	} else {
 		i.txns.step(transactions.Aborted{N: e.N})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidegate/tidegate/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafka"
+	"github.com/tidegate/tidegate/internal/restart"
 )
 
 // Mode is the fault-tolerance protocol.
@@ -69,6 +70,10 @@ const (
 	Fail FailureAction = iota
 	// Skip drops the record and counts it.
 	Skip
+	// Retry starts the failed tasks again from the last checkpoint (in changelog
+	// mode the last commit), as the restart strategy allows: they meet the record
+	// again.
+	Retry
 )
 
 // StoreKind selects the state engine.
@@ -133,7 +138,11 @@ type Config struct {
 
 	OnFailure     func(err error) FailureAction
 	StateListener func(from, to State)
-	Logger        *slog.Logger
+	// Restart says whether and when failed tasks start again; the zero value is
+	// an exponential delay.
+	Restart         restart.Strategy
+	FailureListener func(Failure)
+	Logger          *slog.Logger
 	// TestRules switch protocol rules off; only test builds set them.
 	TestRules TestRules
 
@@ -208,6 +217,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.OnFailure = guardHandler(c.OnFailure, c.Logger)
 	c.StateListener = guardListener(c.StateListener, c.Logger)
+	c.FailureListener = guardFailures(c.FailureListener, c.Logger)
 	return c
 }
 
@@ -257,6 +267,9 @@ func (c Config) validateChoices(bad func(format string, args ...any)) {
 	}
 	if c.RepartitionTime != SlowestUpstream && c.RepartitionTime != MaximumSeen {
 		bad("WithRepartitionTime(%d): want SlowestUpstream or MaximumSeen", int(c.RepartitionTime))
+	}
+	if err := c.Restart.Check(); err != nil {
+		bad("WithRestartStrategy: %w", err)
 	}
 	if _, err := kafka.ParseCodec(c.Compression); err != nil {
 		bad("WithCompression(%q): %w", c.Compression, err)

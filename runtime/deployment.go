@@ -76,9 +76,7 @@ type deployment struct {
 	globals *globals
 
 	counters counters
-	// setbacks counts task failures since the last completed checkpoint; it
-	// belongs to the loop of the present instance.
-	setbacks int
+	setbacks *setbacks
 
 	topicsMu sync.Mutex
 	topics   map[string]int32 // partition counts of topics that records name
@@ -93,7 +91,7 @@ type counters struct {
 // deploy connects, checks and creates everything that instances need. Each
 // error says what to do.
 func deploy(ctx context.Context, cfg Config, topo *topology.Topology, st *status) (d *deployment, err error) {
-	d = &deployment{cfg: cfg, status: st, controlTopic: ControlTopic(cfg.ApplicationID), topics: map[string]int32{}, limits: map[string]tasks.Limit{}}
+	d = &deployment{cfg: cfg, status: st, setbacks: newSetbacks(cfg, st), controlTopic: ControlTopic(cfg.ApplicationID), topics: map[string]int32{}, limits: map[string]tasks.Limit{}}
 	defer func() {
 		if err != nil {
 			d.close()

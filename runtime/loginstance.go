@@ -90,7 +90,8 @@ func (i *logInstance) post(ev changelog.Event) { i.loop.post(func() { i.step(ev)
 
 // fail hears of an error of a task or a producer, on any goroutine.
 func (i *logInstance) fail(err error) {
-	if fatalForApp(err) {
+	if cause, retry := causeOf(err); !retry {
+		i.setbacks.report(Failure{Time: time.Now(), Err: err, Cause: cause})
 		i.post(changelog.EvFatal{Err: err})
 		return
 	}
@@ -109,7 +110,7 @@ func (d *deployment) runChangelog(ctx context.Context) error {
 	d.status.update(func(h *Health) { h.Instance, h.Tasks = i.self.String(), nil })
 	i.machine = changelog.NewMachine(changelog.Config{
 		Self: i.self, Interval: d.cfg.CommitInterval.Milliseconds(), IdleInterval: idleCommit.Milliseconds(),
-		ShutdownDeadline: d.cfg.ShutdownDeadline.Milliseconds(), MaxSetbacks: maxSetbacks,
+		ShutdownDeadline: d.cfg.ShutdownDeadline.Milliseconds(), Restart: d.cfg.Restart,
 	})
 	if err := i.open(); err != nil {
 		i.close()
@@ -235,6 +236,8 @@ func (i *logInstance) perform(e changelog.Effect) {
 		i.group.rejoin()
 	case changelog.DoReport:
 		i.report(e)
+	case changelog.DoSetback:
+		i.setback(e)
 	case changelog.DoWarn:
 		if e.Err != nil {
 			i.log.Error(e.Text, "error", e.Err)
@@ -279,6 +282,16 @@ func (i *logInstance) exit(err error) {
 	i.exiting, i.result = true, err
 	i.txn.abort()
 	i.group.leave()
+}
+
+// setback reports what the machine made of a failure.
+func (i *logInstance) setback(e changelog.DoSetback) {
+	f := Failure{Time: time.Now(), Err: e.Err, Attempt: e.Attempt, Restart: !e.GiveUp, Delay: time.Duration(e.Wait) * time.Millisecond}
+	f.Cause, _ = causeOf(e.Err)
+	i.setbacks.report(f)
+	if f.Restart {
+		i.log.Error("the commit interval is given up; tasks start again from the last commit", "in", f.Delay, "error", f.Err)
+	}
 }
 
 func (i *logInstance) report(e changelog.DoReport) {

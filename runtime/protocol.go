@@ -59,7 +59,7 @@ func (r *run) Failed(t *tasks.Task, err error) {
 
 // Skipped implements tasks.Protocol.
 func (r *run) Skipped(t *tasks.Task, err error) bool {
-	if r.i.cfg.OnFailure(err) != Skip {
+	if !r.i.answerOf(err) {
 		return false
 	}
 	r.i.counters.skipped.Add(1)

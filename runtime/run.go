@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/tidegate/tidegate/checkpoint"
 	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/internal/kafka"
-	"github.com/tidegate/tidegate/operators"
 	"github.com/tidegate/tidegate/state"
 	"github.com/tidegate/tidegate/tasks"
 	"github.com/tidegate/tidegate/transactions"
@@ -41,6 +39,9 @@ type run struct {
 	// producer writes repartition records (R8); set before any task is adopted.
 	producer *kafka.Producer
 	attempt  int64 // loop; numbers uploads, so that no name is put twice (R15)
+	// failed: tasks failed, and the rollback is asked for failedWait later; loop.
+	failed     bool
+	failedWait time.Duration
 }
 
 // startTasks begins to restore what a Start gave this instance.
@@ -293,22 +294,22 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 }
 
 // failTasks reports that tasks cannot go on; on the loop. Errors of the user's
-// code, data or set-up end the application, others lead to a rollback.
-//
-// A failure that comes back after every rollback must not go on for ever.
+// code, data or set-up end the application, others lead to a rollback, as the
+// restart strategy allows.
 func (i *instance) failTasks(r *run, list []ids.TaskID, err error) {
 	if i.run != r || i.ending {
 		return
 	}
-	if fatalForApp(err) {
-		i.end(err)
+	wait, end := r.failedWait, error(nil)
+	if _, retry := causeOf(err); !r.failed || !retry {
+		wait, end = i.setbacks.failed(list, err)
+	}
+	if end != nil {
+		i.end(end)
 		return
 	}
-	if i.setbacks++; i.setbacks > maxSetbacks {
-		i.end(fmt.Errorf("gave up after %d rollbacks without a completed checkpoint in between; state and checkpoints are intact; the last failure: %w", maxSetbacks, err))
-		return
-	}
-	wait := setbackWait(i.setbacks)
+	// Whatever else fails before the rollback is part of the same setback.
+	r.failed, r.failedWait = true, wait
 	i.log.Error("tasks failed; rolling back to the last checkpoint", "tasks", taskNames(list), "in", wait, "error", err)
 	failed := barrier.EvTaskFailed{Incarnation: r.inc, Tasks: barrier.NewTaskSet(list...), Error: err.Error()}
 	if wait == 0 {
@@ -318,38 +319,11 @@ func (i *instance) failTasks(r *run, list []ids.TaskID, err error) {
 	time.AfterFunc(wait, func() { i.post(failed) }) // void if the tasks were stopped meanwhile
 }
 
-// setbackWait is how long the n-th failure in a row waits for its rollback: what
-// user code needs at its start may be away for a while.
-func setbackWait(n int) time.Duration {
-	if n <= 1 {
-		return 0
-	}
-	return min(50*time.Millisecond<<min(n-2, 6), 2*time.Second)
-}
-
-// maxSetbacks is how many failures in a row, without a completed checkpoint in
-// between, an application bears.
-const maxSetbacks = 20
-
 // passing hides what an error is made of, so that it counts as one that a
 // rollback may mend.
 type passing struct{ err error }
 
 func (p passing) Error() string { return p.err.Error() }
-
-// fatalForApp reports errors that a restart from the last checkpoint would meet
-// again.
-func fatalForApp(err error) bool {
-	var rec *operators.RecordError
-	var out *kafka.OffsetOutOfRangeError
-	switch {
-	case errors.As(err, &rec), errors.As(err, &out), errors.Is(err, operators.ErrPanicked), errors.Is(err, operators.ErrBufferFull):
-		return true
-	case errors.Is(err, state.ErrDiskFull), errors.Is(err, state.ErrOtherEngine), errors.Is(err, checkpoint.ErrCorrupted), errors.Is(err, checkpoint.ErrDenied):
-		return true
-	}
-	return permanent(err)
-}
 
 func (r *run) producerFailed(err error) {
 	r.i.loop.post(func() { r.i.failTasks(r, r.tasks, fmt.Errorf("write records: %w", err)) })

@@ -40,21 +40,3 @@ func TestDisplacement(t *testing.T) {
 		t.Fatalf("too often: %v", err)
 	}
 }
-
-// Failures in a row wait longer and longer, about half a minute in all before
-// the application gives up.
-func TestSetbacksWait(t *testing.T) {
-	var total time.Duration
-	last := time.Duration(-1)
-	for n := 1; n <= maxSetbacks; n++ {
-		w := setbackWait(n)
-		if w < last || w > 2*time.Second {
-			t.Errorf("failure %d waits %v after %v", n, w, last)
-		}
-		last = w
-		total += w
-	}
-	if setbackWait(1) != 0 || total < 20*time.Second || total > time.Minute {
-		t.Errorf("first %v, total %v", setbackWait(1), total)
-	}
-}

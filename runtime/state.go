@@ -72,6 +72,10 @@ type Health struct {
 	// TimestampDropped counts records dropped because they had no valid event
 	// time (InvalidSkipped).
 	TimestampDropped int64
+	// Failures counts failures of tasks of this process; LastFailure is the last
+	// of them, the zero value before the first.
+	Failures    int64
+	LastFailure Failure
 	// Err is the error with which the application failed.
 	Err error
 }
