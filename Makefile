@@ -84,7 +84,7 @@ compare: ## barrier and changelog mode against Kafka Streams, Flink and the floo
 	cd compare && $(GO) run . $(ARGS)
 
 compare-full: ## all systems, three sizes of state; hours
-	cd compare && $(GO) run . -systems floor,barrier,barrier-s3,changelog,at-least-once,unprotected,kafka-streams,kafka-streams-cache,flink -latency q5,q8 -recovery 100000,1000000,10000000 -recovery-rounds 3 $(ARGS)
+	cd compare && $(GO) run . -systems floor,barrier,barrier-s3,changelog,at-least-once,unprotected,kafka-streams,kafka-streams-cache,kafka-streams-transactional,kafka-streams-streams-protocol,flink -latency q5,q8 -recovery 100000,1000000,10000000 -recovery-rounds 3 $(ARGS)
 
 image: ## docker image of the broker, built here where none can be pulled
 	scripts/kafka-image.sh

@@ -17,60 +17,23 @@ import (
 	"time"
 
 	"github.com/tidegate/tidegate/compare/report"
+	"github.com/tidegate/tidegate/compare/workload"
 	"github.com/tidegate/tidegate/integration/servers"
 )
-
-// settings are the flags.
-type settings struct {
-	systems, workloads, latencyOf string
-	recovery                      string
-	recoveryRounds                int
-	rounds                        int
-	records                       int64
-	keys                          int
-	partitions                    int
-	warmup, window                time.Duration
-	latencyWarmup, latencyWindow  time.Duration
-	latencyRate                   int64
-	interval, grace               time.Duration
-	eventRate                     int64
-	seed                          uint64
-	heapMB                        int
-	out, logs                     string
-}
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "-child" {
 		exit(runChild(os.Args[2:]))
 	}
 	var s settings
-	flag.StringVar(&s.systems, "systems", "floor,barrier,changelog,kafka-streams,flink", "contestants, separated by commas, in the order of a round; see -list")
-	flag.StringVar(&s.workloads, "workloads", "count,q5,q8", "workloads whose rate is measured, separated by commas")
-	flag.StringVar(&s.latencyOf, "latency", "q5", "workloads whose latency is measured, separated by commas; empty: none")
-	flag.StringVar(&s.recovery, "recovery", "1000000", "numbers of keys with which an instance is killed, separated by commas; empty: none")
-	flag.IntVar(&s.recoveryRounds, "recovery-rounds", 1, "rounds of each recovery")
-	flag.IntVar(&s.rounds, "rounds", 3, "rounds; each contestant runs once in each")
-	flag.Int64Var(&s.records, "records", 20_000_000, "input records of a rate round; enough for warm-up and window at the fastest rate")
-	flag.IntVar(&s.keys, "keys", 100_000, "keys of the count workload")
-	flag.IntVar(&s.partitions, "partitions", 4, "partitions of every topic")
-	flag.DurationVar(&s.warmup, "warmup", 10*time.Second, "time after the first output that does not count")
-	flag.DurationVar(&s.window, "window", 15*time.Second, "time that counts")
-	flag.DurationVar(&s.latencyWarmup, "latency-warmup", 10*time.Second, "time of a latency round that does not count")
-	flag.DurationVar(&s.latencyWindow, "latency-window", 30*time.Second, "time of a latency round that counts")
-	flag.Int64Var(&s.latencyRate, "latency-rate", 0, "records per second of a latency round; 0: half of Kafka Streams' rate in this run, else 50000")
-	flag.DurationVar(&s.interval, "interval", time.Second, "checkpoint or commit interval of every system")
-	flag.DurationVar(&s.grace, "grace", time.Minute, "how late records may be, in event time, in systems that drop late ones by the largest timestamp seen")
-	flag.Int64Var(&s.eventRate, "event-rate", 10_000, "input records per second of event time in rate rounds")
-	flag.Uint64Var(&s.seed, "seed", 1, "seed of the input records")
-	flag.IntVar(&s.heapMB, "broker-heap", 1024, "the broker's heap in MB, if one is started")
-	flag.StringVar(&s.out, "out", "out", "folder for results.json, results.md and results.html")
-	flag.StringVar(&s.logs, "logs", "", "folder that keeps the contestants' logs; default: a temporary one")
+	s.define(flag.CommandLine)
 	list := flag.Bool("list", false, "list systems and workloads, and end")
 	flag.Parse()
 	if *list {
 		for _, sys := range (&runner{}).systems() {
-			fmt.Printf("%-20s %s\n", sys.name, sys.about)
+			fmt.Printf("%-32s %s\n", sys.name, sys.about)
 		}
+		fmt.Printf("%-32s %s\n", "workloads", strings.Join(workload.Names(), ", "))
 		return
 	}
 	exit(run(s))
@@ -84,13 +47,12 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func split(list string) []string {
-	return slices.DeleteFunc(strings.Split(list, ","), func(s string) bool { return s == "" })
-}
-
 func run(s settings) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if err := s.check(); err != nil {
+		return err
+	}
 	r, err := newRunner(ctx, s)
 	if err != nil {
 		return err
@@ -110,7 +72,7 @@ func run(s settings) (err error) {
 	}
 	for _, s := range systems {
 		if s.recovers {
-			r.steps += len(r.recoveryKeys()) * r.recoveryRounds
+			r.steps += len(r.recoveryKeys) * r.recoveryRounds
 		}
 	}
 	for _, w := range rates {
@@ -149,9 +111,6 @@ func (r *runner) choose(ctx context.Context, p *report.Report) ([]*system, error
 	var out []*system
 	for _, name := range split(r.settings.systems) {
 		i := slices.IndexFunc(all, func(s *system) bool { return s.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("system %q: -list names those that exist", name)
-		}
 		if all[i].prepare != nil {
 			if err := all[i].prepare(ctx); err != nil {
 				if ctx.Err() != nil {

@@ -33,7 +33,7 @@ func (r *runner) recoveries(ctx context.Context, p *report.Report, systems []*sy
 	before := r.cluster.partitions
 	r.cluster.partitions = recoveryPartitions
 	defer func() { r.cluster.partitions = before }()
-	for _, keys := range r.recoveryKeys() {
+	for _, keys := range r.recoveryKeys {
 		for round := 1; round <= r.recoveryRounds; round++ {
 			for _, s := range systems {
 				if !s.recovers {
@@ -55,15 +55,6 @@ func (r *runner) recoveries(ctx context.Context, p *report.Report, systems []*sy
 		}
 	}
 	return nil
-}
-
-func (r *runner) recoveryKeys() (out []int64) {
-	for _, s := range split(r.settings.recovery) {
-		if n, err := strconv.ParseInt(s, 10, 64); err == nil && n > 0 {
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 // recovery fills the state with one record per key, lets a load run, kills an

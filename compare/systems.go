@@ -37,11 +37,11 @@ type system struct {
 	about string
 	// workloads it can run; nil means all.
 	workloads []string
-	// prepare is called once; an error takes the system out of the run.
 	// recovers: its instances share their work and take over from each other.
 	recovers bool
-	prepare  func(ctx context.Context) error
-	command  func(ctx context.Context, j job) (command, error)
+	// prepare is called once; an error takes the system out of the run.
+	prepare func(ctx context.Context) error
+	command func(ctx context.Context, j job) (command, error)
 }
 
 type command struct {
@@ -69,6 +69,14 @@ func (r *runner) systems() []*system {
 		{
 			name: "kafka-streams-cache", about: "Kafka Streams 4.4.0, exactly_once_v2, RocksDB, record cache of 10 MiB, which drops updates",
 			workloads: []string{"q5", "q8"}, prepare: r.buildPeer("kafka-streams"), command: r.streamsCommand("--cache-bytes", "10485760"),
+		},
+		{
+			name: "kafka-streams-transactional", about: "as kafka-streams, with enable.transactional.statestores: a crash needs no wipe of the local state",
+			workloads: []string{"count"}, recovers: true, prepare: r.buildPeer("kafka-streams"), command: r.streamsCommand("--cache-bytes", "0", "--transactional-stores", "1"),
+		},
+		{
+			name: "kafka-streams-streams-protocol", about: "as kafka-streams, with group.protocol=streams: the broker assigns tasks",
+			workloads: []string{"count"}, recovers: true, prepare: r.buildPeer("kafka-streams"), command: r.streamsCommand("--cache-bytes", "0", "--streams-protocol", "1"),
 		},
 		{
 			name: "flink", about: "Flink 2.2.1, exactly-once Kafka sink, RocksDB, incremental checkpoints, shuffle within the process",

@@ -54,15 +54,17 @@ public final class Streams {
         // An idle partition must not hold a join back, and one that is behind not be overtaken.
         p.put(StreamsConfig.MAX_TASK_IDLE_MS_CONFIG, args.number("max-task-idle-ms", 0));
         p.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
-        p.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), (int) args.number("session-ms", 10_000));
         // What makes it fastest here: larger batches than the client's defaults.
         p.put(StreamsConfig.producerPrefix(ProducerConfig.BATCH_SIZE_CONFIG), (int) args.number("batch-bytes", 262_144));
         p.put(StreamsConfig.producerPrefix(ProducerConfig.LINGER_MS_CONFIG), args.number("linger-ms", 20));
         if (args.number("transactional-stores", 0) == 1) {
-            p.put("enable.transactional.statestores", true);
+            p.put(StreamsConfig.TRANSACTIONAL_STATE_STORES_CONFIG, true);
         }
         if (args.number("streams-protocol", 0) == 1) {
-            p.put("group.protocol", "streams");
+            // The broker decides on the session timeout and the number of standbys then.
+            p.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, "streams");
+        } else {
+            p.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), (int) args.number("session-ms", 10_000));
         }
         return p;
     }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidegate/tidegate/compare/workload"
+)
+
+// settings are the flags.
+type settings struct {
+	systems, workloads, latencyOf string
+	recovery                      string
+	recoveryRounds                int
+	rounds                        int
+	records                       int64
+	keys                          int
+	partitions                    int
+	warmup, window                time.Duration
+	latencyWarmup, latencyWindow  time.Duration
+	latencyRate                   int64
+	interval, grace               time.Duration
+	eventRate                     int64
+	seed                          uint64
+	heapMB                        int
+	out, logs                     string
+
+	// what check makes of the lists
+	recoveryKeys []int64
+}
+
+// define declares the flags.
+func (s *settings) define(f *flag.FlagSet) {
+	f.StringVar(&s.systems, "systems", "floor,barrier,changelog,kafka-streams,flink", "contestants, separated by commas, in the order of a round; see -list")
+	f.StringVar(&s.workloads, "workloads", "count,q5,q8", "workloads whose rate is measured, separated by commas; empty: none")
+	f.StringVar(&s.latencyOf, "latency", "q5", "workloads whose latency is measured, separated by commas; empty: none")
+	f.StringVar(&s.recovery, "recovery", "1000000", "numbers of keys with which an instance is killed, separated by commas; empty: none")
+	f.IntVar(&s.recoveryRounds, "recovery-rounds", 1, "rounds of each recovery")
+	f.IntVar(&s.rounds, "rounds", 3, "rounds; each contestant runs once in each")
+	f.Int64Var(&s.records, "records", 20_000_000, "input records of a rate round; enough for warm-up and window at the fastest rate")
+	f.IntVar(&s.keys, "keys", 100_000, "keys of the count workload")
+	f.IntVar(&s.partitions, "partitions", 4, "partitions of every topic")
+	f.DurationVar(&s.warmup, "warmup", 10*time.Second, "time after the first output that does not count")
+	f.DurationVar(&s.window, "window", 15*time.Second, "time that counts")
+	f.DurationVar(&s.latencyWarmup, "latency-warmup", 10*time.Second, "time of a latency round that does not count")
+	f.DurationVar(&s.latencyWindow, "latency-window", 30*time.Second, "time of a latency round that counts")
+	f.Int64Var(&s.latencyRate, "latency-rate", 0, "records per second of a latency round; 0: half of Kafka Streams' rate in this run, else 50000")
+	f.DurationVar(&s.interval, "interval", time.Second, "checkpoint or commit interval of every system")
+	f.DurationVar(&s.grace, "grace", time.Minute, "how late records may be, in event time, in systems that drop late ones by the largest timestamp seen")
+	f.Int64Var(&s.eventRate, "event-rate", 10_000, "input records per second of event time in rate rounds")
+	f.Uint64Var(&s.seed, "seed", 1, "seed of the input records")
+	f.IntVar(&s.heapMB, "broker-heap", 1024, "the broker's heap in MB, if one is started")
+	f.StringVar(&s.out, "out", "out", "folder for results.json, results.md and results.html")
+	f.StringVar(&s.logs, "logs", "", "folder that keeps the contestants' logs; default: a temporary one")
+}
+
+// check refuses what cannot be meant, before a broker is started or anything
+// built, and reads the lists.
+func (s *settings) check() error {
+	var systems []string
+	for _, sys := range (&runner{}).systems() {
+		systems = append(systems, sys.name)
+	}
+	var keysErr error
+	s.recoveryKeys, keysErr = numbers("recovery", s.recovery)
+	return errors.Join(
+		known("systems", s.systems, systems),
+		known("workloads", s.workloads, workload.Names()),
+		known("latency", s.latencyOf, workload.Names()),
+		keysErr,
+		atLeast("rounds", s.rounds, 1), atLeast("recovery-rounds", s.recoveryRounds, 1), atLeast("keys", s.keys, 1),
+		atLeast("partitions", s.partitions, 1), atLeast("records", s.records, 1), atLeast("event-rate", s.eventRate, 1),
+		atLeast("latency-rate", s.latencyRate, 0), atLeast("interval", s.interval, time.Millisecond),
+		atLeast("window", s.window, time.Second), atLeast("latency-window", s.latencyWindow, time.Second),
+	)
+}
+
+// split reads a list.
+func split(list string) []string {
+	return slices.DeleteFunc(strings.Split(list, ","), func(s string) bool { return s == "" })
+}
+
+// known refuses a list that names something that does not exist.
+func known(name, list string, names []string) error {
+	for _, s := range split(list) {
+		if !slices.Contains(names, s) {
+			return fmt.Errorf("-%s: there is no %q: choose among %s, separated by commas", name, s, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// numbers reads a list of numbers of at least 1.
+func numbers(name, list string) (out []int64, err error) {
+	for _, s := range split(list) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-%s: %q is no number of keys: give whole numbers of at least 1, separated by commas, e.g. -%s 100000,1000000, or -%s \"\" for none", name, s, name, name)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func atLeast[T int | int64 | time.Duration](name string, got, least T) error {
+	if got < least {
+		return fmt.Errorf("-%s %v: give at least %v", name, got, least)
+	}
+	return nil
+}

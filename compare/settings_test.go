@@ -1,0 +1,36 @@
+package main
+
+import (
+	"flag"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func parsed(t *testing.T, args ...string) (s settings, err error) {
+	t.Helper()
+	f := flag.NewFlagSet("compare", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	s.define(f)
+	require.NoError(t, f.Parse(args))
+	return s, s.check()
+}
+
+func TestListsAreRefusedWithWhatToDo(t *testing.T) {
+	for _, c := range []struct{ flag, value, want string }{
+		{"-recovery", "1000000,many", `-recovery: "many" is no number of keys: give whole numbers`},
+		{"-recovery", "-5", "at least 1"},
+		{"-systems", "barrier,kafka-stream", `there is no "kafka-stream": choose among floor, barrier`},
+		{"-workloads", "count,q9", `-workloads: there is no "q9": choose among bigstate, count`},
+		{"-latency", "p5", `-latency: there is no "p5"`},
+		{"-rounds", "0", "-rounds 0: give at least 1"},
+		{"-interval", "0s", "-interval 0s: give at least 1ms"},
+	} {
+		_, err := parsed(t, c.flag, c.value)
+		require.ErrorContains(t, err, c.want)
+	}
+	s, err := parsed(t, "-recovery", "100000,1000000,", "-latency=", "-workloads=")
+	require.NoError(t, err)
+	require.Equal(t, []int64{100_000, 1_000_000}, s.recoveryKeys)
+}
