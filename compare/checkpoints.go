@@ -23,22 +23,29 @@ func checkpointsOf(log string) (out []report.Checkpoint) {
 		if !strings.Contains(s.Text(), `msg="checkpoint completed"`) {
 			continue
 		}
-		fields := map[string]string{}
-		for _, word := range strings.Fields(s.Text()) {
-			if k, v, ok := strings.Cut(word, "="); ok {
-				fields[k] = v
-			}
-		}
+		fields := wordsOf(s.Text())
 		at, err := time.Parse(time.RFC3339Nano, fields["time"])
 		took, err2 := time.ParseDuration(fields["took"])
 		bytes, err3 := strconv.ParseInt(fields["uploaded"], 10, 64)
-		if err != nil || err2 != nil || err3 != nil {
+		held, err4 := strconv.ParseInt(fields["referenced"], 10, 64)
+		if err != nil || err2 != nil || err3 != nil || err4 != nil {
 			continue
 		}
 		if first.IsZero() {
 			first = at
 		}
-		out = append(out, report.Checkpoint{At: at.Sub(first).Seconds(), Seconds: took.Seconds(), MB: float64(bytes) / 1e6})
+		out = append(out, report.Checkpoint{When: at, At: at.Sub(first).Seconds(), Seconds: took.Seconds(), MB: float64(bytes) / 1e6, FullMB: float64(bytes+held) / 1e6})
 	}
 	return out
+}
+
+// wordsOf reads the key=value words of a log line.
+func wordsOf(line string) map[string]string {
+	fields := map[string]string{}
+	for _, word := range strings.Fields(line) {
+		if k, v, ok := strings.Cut(word, "="); ok {
+			fields[k] = v
+		}
+	}
+	return fields
 }

@@ -73,3 +73,16 @@ func (c *cluster) size(ctx context.Context, match func(topic string) bool) (int6
 	}
 	return sum, ctx.Err()
 }
+
+// records returns how many records a topic holds that nobody wrote with
+// transactions and nothing was deleted of.
+func (c *cluster) records(topic string) (sum int64, err error) {
+	for p := range c.partitions {
+		end, err := c.client.GetOffset(topic, p, sarama.OffsetNewest)
+		if err != nil {
+			return 0, fmt.Errorf("end of %s-%d: %w", topic, p, err)
+		}
+		sum += end
+	}
+	return sum, nil
+}

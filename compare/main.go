@@ -72,7 +72,10 @@ func run(s settings) (err error) {
 	}
 	for _, s := range systems {
 		if s.recovers {
-			r.steps += len(r.recoveryKeys) * r.recoveryRounds
+			r.steps += len(r.recoveryKeys)*r.recoveryRounds + len(r.restoreKeys)*r.restoreRounds
+		}
+		if s.checkpoints && r.checkpoints > 0 {
+			r.steps++
 		}
 	}
 	for _, w := range rates {
@@ -85,8 +88,10 @@ func run(s settings) (err error) {
 			return err
 		}
 	}
-	if err := r.recoveries(ctx, p, systems); err != nil {
-		return err
+	for _, part := range []func(context.Context, *report.Report, []*system) error{r.recoveries, r.restores, r.checkpointSizes} {
+		if err := part(ctx, p, systems); err != nil {
+			return err
+		}
 	}
 	p.Summarize()
 	if err := write(s.out, p); err != nil {

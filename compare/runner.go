@@ -101,6 +101,20 @@ func (r *runner) newInput(name, kind string, start time.Time, records, perSecond
 		in.sources = []load.Source{load.Numbers(in.topics.Input, at, perSecond, records, r.seed)}
 		keys := r.keys
 		in.check = func(l *check.Latency) check.Check { return check.NewCounts(keys, records, l) }
+	case "passthrough":
+		g := of(46)
+		in.topics.Bids = prefix + "bids"
+		in.sources = []load.Source{load.Bids(in.topics.Bids, g, records)}
+		in.check = func(l *check.Latency) check.Check { return check.NewPrices(g, records, r.partitions, l) }
+	case "q7", "q11":
+		return in, r.closing(in, name, prefix, of(46), grace)
+	case "q3":
+		g := of(4)
+		persons := records / 4
+		in.records = persons * 4
+		in.topics.Persons, in.topics.Auctions = prefix+"persons", prefix+"auctions"
+		in.sources = []load.Source{load.Persons(in.topics.Persons, g, persons), load.Auctions(in.topics.Auctions, g, 3*persons)}
+		in.check = func(l *check.Latency) check.Check { return check.NewLocals(g, 3*persons, l) }
 	case "q5":
 		g := of(46)
 		in.topics.Bids = prefix + "bids"
@@ -118,9 +132,33 @@ func (r *runner) newInput(name, kind string, start time.Time, records, perSecond
 		in.sources = []load.Source{load.Persons(in.topics.Persons, g, persons), load.Auctions(in.topics.Auctions, g, 3*persons)}
 		in.check = func(l *check.Latency) check.Check { return check.NewSellers(g, 3*persons, l) }
 	default:
-		return nil, fmt.Errorf("workload %q has no checked input here: use count, q5 or q8", name)
+		return nil, fmt.Errorf("workload %q has no input here", name)
 	}
 	return in, nil
+}
+
+// closing is the input of q7 and q11, whose rows come when windows or sessions
+// close.
+func (r *runner) closing(in *input, name, prefix string, g nexmark.Generator, grace time.Duration) error {
+	in.topics.Bids = prefix + "bids"
+	in.sources = []load.Source{load.Bids(in.topics.Bids, g, in.records)}
+	slack := 2*grace.Milliseconds() + 3*check.WindowMs
+	if span := g.Time(nexmark.BidEvent(in.records-1)) - g.Start; span < 2*slack {
+		return fmt.Errorf("%d records of %s are %d s of event time, too little to close windows: use more -records or a lower -event-rate", in.records, name, span/1000)
+	}
+	if name == "q7" {
+		in.check = func(l *check.Latency) check.Check { return check.NewMaxima(g, in.records, slack, l) }
+		return nil
+	}
+	rows, until := check.SpansOf(g, in.records), g.Time(nexmark.BidEvent(in.records-1))-slack
+	if _, err := check.NewSessions(rows, until, nil); err != nil {
+		return err
+	}
+	in.check = func(l *check.Latency) check.Check {
+		c, _ := check.NewSessions(rows, until, l) // it was possible above
+		return c
+	}
+	return nil
 }
 
 // prepareInput makes the topics, and writes all records if they are not to
@@ -155,6 +193,7 @@ type running struct {
 	out     *measure.Output
 	check   check.Check
 	stopOut func()
+	started int // instances, also those that were halted
 }
 
 // start creates the output topic and starts n processes of a system.
@@ -192,7 +231,21 @@ func (w *running) startInstance(ctx context.Context, s *system, i int) error {
 		return err
 	}
 	w.procs, w.usages, w.logs = append(w.procs, p), append(w.usages, u), append(w.logs, log)
+	w.started = max(w.started, i+1)
 	return nil
+}
+
+// halt ends the processes cleanly; output, topics and folders stay, and
+// startInstance may follow.
+func (w *running) halt() error {
+	var errs []error
+	for _, p := range w.procs {
+		if p.Alive() {
+			errs = append(errs, p.Stop(time.Minute))
+		}
+	}
+	w.procs, w.usages, w.logs = nil, nil, nil
+	return errors.Join(errs...)
 }
 
 func (r *runner) logDir() string {
@@ -214,7 +267,7 @@ func (w *running) stop() error {
 		w.stopOut()
 	}
 	w.r.cluster.delete(w.job.name)
-	for i := range w.procs {
+	for i := range w.started {
 		errs = append(errs, os.RemoveAll(filepath.Join(w.r.dir, w.job.name+"-state-"+strconv.Itoa(i))))
 	}
 	return errors.Join(append(errs, os.RemoveAll(filepath.Join(w.r.dir, w.job.name+"-store")))...)

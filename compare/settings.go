@@ -17,6 +17,12 @@ type settings struct {
 	systems, workloads, latencyOf string
 	recovery                      string
 	recoveryRounds                int
+	restore                       string
+	restoreRounds                 int
+	checkpoints, checkpointWarm   int
+	checkpointKeys                int64
+	checkpointChange              float64
+	checkpointInterval            time.Duration
 	rounds                        int
 	records                       int64
 	keys                          int
@@ -31,7 +37,7 @@ type settings struct {
 	out, logs                     string
 
 	// what check makes of the lists
-	recoveryKeys []int64
+	recoveryKeys, restoreKeys []int64
 }
 
 // define declares the flags.
@@ -41,6 +47,13 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.latencyOf, "latency", "q5", "workloads whose latency is measured, separated by commas; empty: none")
 	f.StringVar(&s.recovery, "recovery", "1000000", "numbers of keys with which an instance is killed, separated by commas; empty: none")
 	f.IntVar(&s.recoveryRounds, "recovery-rounds", 1, "rounds of each recovery")
+	f.StringVar(&s.restore, "restore", "", "numbers of keys with which an instance is started without its local state, separated by commas; empty: none")
+	f.IntVar(&s.restoreRounds, "restore-rounds", 3, "rounds of each restore")
+	f.IntVar(&s.checkpoints, "checkpoints", 0, "checkpoints in a row of a large state whose sizes are measured, in systems that report them; 0: none")
+	f.IntVar(&s.checkpointWarm, "checkpoint-warm", 5, "checkpoints before them that do not count")
+	f.Int64Var(&s.checkpointKeys, "checkpoint-keys", 10_000_000, "keys of that state")
+	f.Float64Var(&s.checkpointChange, "checkpoint-change", 0.01, "share of its keys that change between two checkpoints, each once")
+	f.DurationVar(&s.checkpointInterval, "checkpoint-interval", 5*time.Second, "interval of these checkpoints")
 	f.IntVar(&s.rounds, "rounds", 3, "rounds; each contestant runs once in each")
 	f.Int64Var(&s.records, "records", 20_000_000, "input records of a rate round; enough for warm-up and window at the fastest rate")
 	f.IntVar(&s.keys, "keys", 100_000, "keys of the count workload")
@@ -66,13 +79,19 @@ func (s *settings) check() error {
 	for _, sys := range (&runner{}).systems() {
 		systems = append(systems, sys.name)
 	}
-	var keysErr error
+	var keysErr, restoreErr, changeErr error
 	s.recoveryKeys, keysErr = numbers("recovery", s.recovery)
+	s.restoreKeys, restoreErr = numbers("restore", s.restore)
+	if s.checkpointChange <= 0 || s.checkpointChange > 1 {
+		changeErr = fmt.Errorf("-checkpoint-change %g: give a share above 0 and up to 1, e.g. 0.01", s.checkpointChange)
+	}
 	return errors.Join(
 		known("systems", s.systems, systems),
 		known("workloads", s.workloads, workload.Names()),
 		known("latency", s.latencyOf, workload.Names()),
-		keysErr,
+		keysErr, restoreErr, changeErr,
+		atLeast("restore-rounds", s.restoreRounds, 1), atLeast("checkpoints", s.checkpoints, 0), atLeast("checkpoint-warm", s.checkpointWarm, 0),
+		atLeast("checkpoint-keys", s.checkpointKeys, 1), atLeast("checkpoint-interval", s.checkpointInterval, 100*time.Millisecond),
 		atLeast("rounds", s.rounds, 1), atLeast("recovery-rounds", s.recoveryRounds, 1), atLeast("keys", s.keys, 1),
 		atLeast("partitions", s.partitions, 1), atLeast("records", s.records, 1), atLeast("event-rate", s.eventRate, 1),
 		atLeast("latency-rate", s.latencyRate, 0), atLeast("interval", s.interval, time.Millisecond),

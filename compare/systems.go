@@ -39,6 +39,8 @@ type system struct {
 	workloads []string
 	// recovers: its instances share their work and take over from each other.
 	recovers bool
+	// checkpoints: its log tells the size of every checkpoint.
+	checkpoints bool
 	// prepare is called once; an error takes the system out of the run.
 	prepare func(ctx context.Context) error
 	command func(ctx context.Context, j job) (command, error)
@@ -90,7 +92,7 @@ func (s *system) runs(workload string) bool {
 }
 
 func (r *runner) tidegate(name, about string, flags ...string) *system {
-	s := &system{name: name, about: "tidegate, " + about, recovers: strings.HasPrefix(name, "barrier") || name == "changelog"}
+	s := &system{name: name, about: "tidegate, " + about, recovers: strings.HasPrefix(name, "barrier") || name == "changelog", checkpoints: strings.HasPrefix(name, "barrier")}
 	s.prepare = func(ctx context.Context) error {
 		if name != "barrier-s3" {
 			return nil

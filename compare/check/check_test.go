@@ -97,34 +97,42 @@ func TestHottestNoticesFaults(t *testing.T) {
 }
 
 func TestSellersNoticesFaults(t *testing.T) {
-	const auctions = 5000 // about three minutes
-	put := func(s *Sellers, id int64) {
-		if person, ok := s.row(id); ok {
-			s.Record(0, 0, word(person), word(id, floor(gen.Time(nexmark.AuctionEvent(id)), WindowMs)))
+	noticesFaults(t, func(auctions int64) *Auctions { return NewSellers(gen, auctions, nil) }, 5)
+}
+
+func TestLocalsNoticeFaults(t *testing.T) {
+	noticesFaults(t, func(auctions int64) *Auctions { return NewLocals(gen, auctions, nil) }, 200)
+}
+
+func noticesFaults(t *testing.T, fresh func(auctions int64) *Auctions, off float64) {
+	const auctions = 20_000 // about twelve minutes
+	put := func(s *Auctions, id int64) {
+		if more, d := s.row(id); d != never {
+			s.Record(0, 0, word(gen.Seller(id)), word(id, more))
 		}
 	}
-	s := NewSellers(gen, auctions, nil)
+	s := fresh(auctions)
 	for id := range int64(auctions) {
 		put(s, id)
 	}
 	require.True(t, s.Complete())
 	require.NoError(t, s.Verdict())
-	require.InDelta(t, auctions*4/3, s.Progress(), 5)
+	require.InDelta(t, auctions*4/3, s.Progress(), off)
 	first := int64(0)
 	for ; ; first++ {
-		if _, ok := s.row(first); ok {
+		if _, d := s.row(first); d == must {
 			break
 		}
 	}
 	put(s, first)
 	require.EqualValues(t, 1, s.Faults().Doubled)
 
-	s = NewSellers(gen, auctions, nil)
+	s = fresh(auctions)
 	for id := first + 1; id < auctions; id++ {
 		put(s, id)
 	}
 	require.EqualValues(t, 1, s.Faults().Lost)
-	s.Record(0, 0, word(1), word(first, 0))
+	s.Record(0, 0, word(1), word(first, -1))
 	require.EqualValues(t, 1, s.Faults().Wrong)
 }
 

@@ -32,3 +32,23 @@ func TestResume(t *testing.T) {
 	require.False(t, ok, "still silent")
 	require.NotZero(t, s.Partitions)
 }
+
+func TestAwake(t *testing.T) {
+	t0 := time.Now().Add(-time.Minute)
+	at := func(sec float64) arrival { return arrival{at: t0.Add(time.Duration(sec * float64(time.Second)))} }
+	r := NewResume(nil)
+	r.parts[0] = []arrival{at(-2), at(-1), at(3), at(4)}
+	r.parts[1] = []arrival{at(-2)}
+	first, _, ok := r.Awake(t0, 2)
+	require.False(t, ok)
+	require.Equal(t, 3*time.Second, first)
+	r.parts[1] = append(r.parts[1], at(5), at(6))
+	first, all, ok := r.Awake(t0, 2)
+	require.True(t, ok)
+	require.Equal(t, 3*time.Second, first)
+	require.Equal(t, 5*time.Second, all)
+	r.parts = map[int32][]arrival{0: {at(1)}, 2: {at(2)}}
+	_, all, ok = r.Awake(t0, 2)
+	require.True(t, ok)
+	require.Equal(t, 2*time.Second, all)
+}

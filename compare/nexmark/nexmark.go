@@ -129,6 +129,9 @@ func (g Generator) BidOf(n int64) (auction, bidder, price int64) {
 	return auction, g.person(event), 100 + int64(g.draw(event, 6)%10_000_000)
 }
 
+// Bidder is who makes the n-th bid.
+func (g Generator) Bidder(n int64) int64 { return g.person(BidEvent(n)) }
+
 // draw is a random number that depends on the event and what it is for.
 func (g Generator) draw(event int64, purpose uint64) uint64 {
 	x := uint64(event)*8 + purpose + g.Seed*0x9e3779b97f4a7c15

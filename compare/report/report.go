@@ -46,7 +46,7 @@ type Missing struct {
 type Round struct {
 	Workload string `json:"workload"`
 	System   string `json:"system"`
-	Kind     string `json:"kind"` // rate, latency or recovery
+	Kind     string `json:"kind"` // one of kinds
 	Number   int    `json:"number"`
 	Error    string `json:"error,omitempty"`
 
@@ -76,13 +76,45 @@ type Round struct {
 	FirstAfter float64 `json:"firstAfter,omitempty"`
 	FullAfter  float64 `json:"fullAfter,omitempty"`
 	StateMB    float64 `json:"stateMB,omitempty"`
+
+	// ReadyAfter is from the start to the last restored task.
+	ReadyAfter      float64 `json:"readyAfter,omitempty"`
+	ReadMBPerSecond float64 `json:"readMBPerSecond,omitempty"`
+	// ChangedPercent of the keys changed between two checkpoints, on average.
+	ChangedPercent float64 `json:"changedPercent,omitempty"`
 }
 
 // Checkpoint is one checkpoint of a round, as the system reported it.
 type Checkpoint struct {
-	At      float64 `json:"at"`      // seconds since the first of the round
-	Seconds float64 `json:"seconds"` // from trigger to completion
-	MB      float64 `json:"mb"`      // uploaded
+	When    time.Time `json:"-"`
+	At      float64   `json:"at"`      // seconds since the first of the round
+	Seconds float64   `json:"seconds"` // from trigger to completion
+	MB      float64   `json:"mb"`      // uploaded
+	FullMB  float64   `json:"fullMB"`  // the files of the checkpoint, uploaded or referred to
+}
+
+// share is what a round's checkpoints uploaded, in percent of their full size.
+func share(c Checkpoint) float64 { return 100 * c.MB / max(c.FullMB, 1e-6) }
+
+// Uploads is the mean and the most that its checkpoints uploaded, in percent of
+// their full size.
+func (r Round) Uploads() (mean, most float64) { return over(r, share) }
+
+// over is the mean and the most of a figure of a round's checkpoints.
+func over(r Round, of func(Checkpoint) float64) (mean, most float64) {
+	for _, c := range r.Checkpoints {
+		mean += of(c) / float64(len(r.Checkpoints))
+		most = max(most, of(c))
+	}
+	return mean, most
+}
+
+func meanOf(of func(Checkpoint) float64) func(Round) float64 {
+	return func(r Round) float64 { mean, _ := over(r, of); return mean }
+}
+
+func mostOf(of func(Checkpoint) float64) func(Round) float64 {
+	return func(r Round) float64 { _, most := over(r, of); return most }
 }
 
 // Range is the median of the rounds and their extremes.
@@ -128,9 +160,24 @@ var figures = map[string][]struct {
 		{"full output", "s", func(r Round) float64 { return r.FullAfter }},
 		{"held for it", "MB", func(r Round) float64 { return r.StateMB }},
 	},
+	"restore": {
+		{"tasks ready", "s", func(r Round) float64 { return r.ReadyAfter }},
+		{"first output", "s", func(r Round) float64 { return r.FirstAfter }},
+		{"full output", "s", func(r Round) float64 { return r.FullAfter }},
+		{"read", "MB", func(r Round) float64 { return r.StateMB }},
+		{"speed", "MB/s", func(r Round) float64 { return r.ReadMBPerSecond }},
+	},
+	"checkpoints": {
+		{"uploaded, mean", "% of the full size", meanOf(share)},
+		{"uploaded, most", "% of the full size", mostOf(share)},
+		{"full size", "MB", meanOf(func(c Checkpoint) float64 { return c.FullMB })},
+		{"duration, mean", "s", meanOf(func(c Checkpoint) float64 { return c.Seconds })},
+		{"duration, most", "s", mostOf(func(c Checkpoint) float64 { return c.Seconds })},
+		{"changed between two", "% of the keys", func(r Round) float64 { return r.ChangedPercent }},
+	},
 }
 
-var kinds = []string{"rate", "latency", "recovery"}
+var kinds = []string{"rate", "latency", "recovery", "restore", "checkpoints"}
 
 // Summarize fills Summary from Rounds.
 func (p *Report) Summarize() {

@@ -19,7 +19,7 @@ func sampleReport() *Report {
 	}
 	for i, rate := range []float64{400_000, 500_000, 450_000} {
 		p.Rounds = append(p.Rounds,
-			Round{Workload: "count", System: "barrier", Kind: "rate", Number: i + 1, Rate: rate, Checkpoints: []Checkpoint{{1, 0.2, 3}, {2, 0.3, 4}}},
+			Round{Workload: "count", System: "barrier", Kind: "rate", Number: i + 1, Rate: rate, Checkpoints: []Checkpoint{{At: 1, Seconds: 0.2, MB: 3, FullMB: 30}, {At: 2, Seconds: 0.3, MB: 4, FullMB: 10}}},
 			Round{Workload: "count", System: "kafka-streams", Kind: "rate", Number: i + 1, Rate: rate / 4})
 	}
 	p.Rounds = append(p.Rounds,

@@ -48,6 +48,8 @@ var builders = map[string]struct {
 	"count":       {[]string{"input"}, count},
 	"q3":          {[]string{"persons", "auctions"}, q3},
 	"q5":          {[]string{"bids"}, q5},
+	"q7":          {[]string{"bids"}, q7},
+	"q11":         {[]string{"bids"}, q11},
 	"q8":          {[]string{"persons", "auctions"}, q8},
 	"bigstate":    {[]string{"input"}, bigState},
 }
@@ -104,7 +106,7 @@ func count(b *tidegate.Builder, o Options) {
 // of three states.
 func q3(b *tidegate.Builder, o Options) {
 	persons := b.Table(o.Topics.Persons, "persons", serde.Int64(), serde.Bytes()).
-		Filter(func(_ int64, p []byte) bool { return nexmark.Field(p, 2) < 3 })
+		Filter(func(_ int64, p []byte) bool { return nexmark.Field(p, 2) < check.LocalStates })
 	auctions := read(b, o.Topics.Auctions).
 		Filter(func(_ int64, a []byte) bool { return nexmark.Field(a, 3) == nexmark.FirstCategory }).
 		SelectKey(func(_ int64, a []byte) int64 { return nexmark.Field(a, 1) }, serde.Int64())
@@ -179,13 +181,18 @@ func sameWindow(person, auction []byte) []byte {
 
 func windowStart(t int64) int64 { return t - t%check.WindowMs }
 
-// bigState counts per key in values that are padded to a size.
+// bigState counts per key in values that are filled up to a size with what no
+// compression shortens.
 func bigState(b *tidegate.Builder, o Options) {
 	size := max(o.ValueBytes, 8)
 	b.Stream(o.Topics.Input, serde.Bytes(), serde.Bytes()).
 		GroupBy("by-key", func(key, _ []byte) uint64 { return binary.BigEndian.Uint64(key) % o.Keys }, serde.Uint64()).
-		Aggregate("big", func() []byte { return make([]byte, size) }, func(_ uint64, _, agg []byte) []byte {
-			binary.BigEndian.PutUint64(agg, binary.BigEndian.Uint64(agg)+1)
+		Aggregate("big", func() []byte { return make([]byte, size) }, func(key uint64, _, agg []byte) []byte {
+			n := binary.BigEndian.Uint64(agg)
+			if n == 0 {
+				fill(agg[8:], key)
+			}
+			binary.BigEndian.PutUint64(agg, n+1)
 			return agg
 		}, serde.Bytes()).
 		ToStream().
@@ -195,4 +202,18 @@ func bigState(b *tidegate.Builder, o Options) {
 
 func pair(a, b int64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(make([]byte, 0, 16), uint64(a)), uint64(b))
+}
+
+// fill writes bytes that follow from a key and look random; every system does the
+// same.
+func fill(b []byte, key uint64) {
+	x := key
+	for i := range b {
+		if i%8 == 0 {
+			x += 0x9e3779b97f4a7c15
+			x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+			x ^= x >> 27
+		}
+		b[i] = byte(x >> (8 * (i % 8)))
+	}
 }

@@ -27,7 +27,7 @@ public final class Streams {
             end.countDown();
             return StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
         });
-        streams.setStateListener((now, before) -> System.out.println("state " + now));
+        streams.setStateListener((now, before) -> System.out.println("state " + now + " " + System.currentTimeMillis()));
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             streams.close(Duration.ofSeconds(20));
             end.countDown();

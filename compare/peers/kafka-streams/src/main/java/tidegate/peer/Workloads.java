@@ -62,7 +62,7 @@ final class Workloads {
             .to(args.output(), Produced.with(KEY, Serdes.Long()));
     }
 
-    /** A running count per key in values padded to a size. */
+    /** A running count per key in values filled up to a size. */
     private static void bigState(StreamsBuilder b, Args args) {
         long keys = args.number("keys", 100_000);
         int size = (int) args.number("value-bytes", 32);
@@ -70,13 +70,30 @@ final class Workloads {
             .groupBy((k, v) -> Long.remainderUnsigned(k, keys), Grouped.with("by-key", KEY, VALUE))
             .aggregate(() -> new byte[size], (k, v, big) -> {
                 byte[] next = big.clone();
-                System.arraycopy(Wire.bytes(Wire.number(big) + 1), 0, next, 0, 8);
+                long n = Wire.number(big);
+                if (n == 0) {
+                    fill(next, k);
+                }
+                System.arraycopy(Wire.bytes(n + 1), 0, next, 0, 8);
                 return next;
             }, Materialized.<Long, byte[]>as(org.apache.kafka.streams.state.Stores.persistentKeyValueStore("big"))
                 .withKeySerde(KEY).withValueSerde(VALUE))
             .toStream()
             .mapValues(big -> Wire.number(big))
             .to(args.output(), Produced.with(KEY, Serdes.Long()));
+    }
+
+    /** Fills a value behind its count with bytes that follow from its key and look random. */
+    private static void fill(byte[] value, long key) {
+        long x = key;
+        for (int i = 0; i < value.length - 8; i++) {
+            if (i % 8 == 0) {
+                x += 0x9e3779b97f4a7c15L;
+                x = (x ^ (x >>> 30)) * 0xbf58476d1ce4e5b9L;
+                x ^= x >>> 27;
+            }
+            value[8 + i] = (byte) (x >>> (8 * (i % 8)));
+        }
     }
 
     /** The auction with most bids in each hopping window: counts per auction, then the maximum per window. */
