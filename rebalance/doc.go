@@ -10,8 +10,17 @@
 // well. Among all such roundings it takes one that moves the fewest tasks:
 // which instance gets a "rounded up" of which subtopology is a flow problem
 // (subtopologies on one side, instances on the other), small enough to solve
-// exactly. Within its quota an instance keeps what it has, the heaviest first;
-// what is left goes to the instance with the lightest load.
+// exactly. Within its quota an instance keeps what it has, the heaviest first.
+// What must find a new place goes to an instance that has its state, the newest
+// first; as many tasks as possible do, by augmenting paths. The rest goes to the
+// instance with the lightest load.
+//
+// TakeOver gives tasks of a lost instance to who has their state even beyond its
+// share, for a while.
+//
+// PlanStandbys says who keeps a copy of a task's state in barrier mode: far from
+// its owner by tags, where there is one already, spread so that the loss of an
+// owner is borne by all.
 //
 // In barrier mode the plan is only the group's proposal. A task runs where the
 // control log's Start or handover says (R4), so a plan that is never carried out
@@ -56,6 +65,5 @@
 // # What it does not do
 //
 // No I/O, no clock, no goroutine. Joining the group is internal/kafka's,
-// deciding when a plan is carried out is barrier's or changelog's. Tags are
-// carried and not used in planning.
+// deciding when a plan is carried out is barrier's or changelog's.
 package rebalance

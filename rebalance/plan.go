@@ -3,7 +3,6 @@ package rebalance
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -13,11 +12,11 @@ import (
 // Task is a task to be placed.
 type Task struct {
 	ID ids.TaskID
-	// Weight is the size of its state in bytes, 0 if unknown. Heavy tasks are
-	// moved last and spread first.
+	// Weight is the size of its state in bytes; 0 takes the largest that a member
+	// holds. Heavy tasks are moved last and spread first.
 	Weight int64
-	// Prefer are the instances that follow its state: a task that must be placed
-	// anew goes to one of them, where its share allows.
+	// Prefer are the instances that follow its state: they count as holders of an
+	// old copy, if they do not say what they hold.
 	Prefer []ids.InstanceID
 	// Stateful: it has state, which takes time to get.
 	Stateful bool
@@ -109,6 +108,7 @@ func Plan(members []Member, tasks []Task) ([]Placement, error) {
 	p := newPlanner(members, tasks)
 	p.claim()
 	p.quotas()
+	p.warm()
 	p.keep()
 	p.spread()
 	return p.placements(), nil
@@ -176,6 +176,7 @@ type planner struct {
 	claimed [][][]Task
 	free    [][]Task
 	quota   [][]int // per active member and subtopology
+	holds   *warmth
 	given   [][]ids.TaskID
 	load    []int64 // weight given, per active member
 	steps   int     // work done, for tests
@@ -204,6 +205,14 @@ func newPlanner(members []Member, tasks []Task) *planner {
 	}
 	p.given = make([][]ids.TaskID, len(p.active))
 	p.load = make([]int64, len(p.active))
+	p.holds = p.warmth()
+	for _, tasks := range p.tasks {
+		for i := range tasks {
+			if tasks[i].Weight == 0 {
+				tasks[i].Weight = p.holds.weight[tasks[i].ID]
+			}
+		}
+	}
 	return p
 }
 
@@ -233,21 +242,25 @@ func (p *planner) claim() {
 	}
 }
 
-// Values of a "rounded up" for a member, as costs of the flow. The owner of
-// 0_0 is preferred only among plans that move equally few tasks.
+// Values of a "rounded up" for a member, as costs of the flow. What a member
+// holds, or that it owns 0_0, counts only among plans that move equally few
+// tasks.
 const (
-	keepsOneMore     = -1000
+	keepsOneMore     = -1000_000
+	holdsOneMore     = -1000
 	keepsCoordinator = -1
 )
 
 // quotas decides who gets a share rounded up. A member that owns more tasks of
-// a subtopology than the share rounded down keeps one more by it.
+// a subtopology than the share rounded down keeps one more by it; one that has
+// the newest state of free ones spares a download.
 func (p *planner) quotas() {
 	m := len(p.active)
 	p.quota = make([][]int, m)
 	extra := make([]int, len(p.subs))
 	total := 0
 	cost := make([][]int, m)
+	newest := p.holdsOfFree()
 	for a := range p.active {
 		p.quota[a] = make([]int, len(p.subs))
 		cost[a] = make([]int, len(p.subs))
@@ -259,6 +272,8 @@ func (p *planner) quotas() {
 				if share == 0 && slices.ContainsFunc(p.claimed[a][s], isCoordinator) {
 					cost[a][s] += keepsCoordinator
 				}
+			} else if len(p.claimed[a][s])+newest[a][s] > share {
+				cost[a][s] = holdsOneMore
 			}
 		}
 	}
@@ -275,6 +290,23 @@ func (p *planner) quotas() {
 		}
 	}
 	p.steps += f.steps
+}
+
+// holdsOfFree counts, per active member and subtopology, the free tasks of which
+// it has the newest state.
+func (p *planner) holdsOfFree() [][]int {
+	out := make([][]int, len(p.active))
+	for a := range out {
+		out[a] = make([]int, len(p.subs))
+	}
+	for s, tasks := range p.free {
+		for _, t := range tasks {
+			for _, h := range p.holds.newest(t.ID) {
+				out[h.a][s]++
+			}
+		}
+	}
+	return out
 }
 
 func isCoordinator(t Task) bool { return t.ID == ids.TaskID{} }
@@ -305,41 +337,25 @@ func (p *planner) give(a, s int, t Task) {
 	p.given[a] = append(p.given[a], t.ID)
 }
 
-// spread gives the free tasks, heaviest first, to the member with room that has
-// most of the state, then the least weight, then the fewest tasks.
+// spread gives the free tasks that nobody holds, heaviest first, to the member
+// with room that has the least weight, then the fewest tasks.
 func (p *planner) spread() {
 	for s, tasks := range p.free {
 		slices.SortFunc(tasks, heaviestFirst)
 		for _, t := range tasks {
-			best, bestCold := -1, 0
-			for a, i := range p.active {
+			best := -1
+			for a := range p.active {
 				p.steps++
 				if p.quota[a][s] == 0 {
 					continue
 				}
-				cold := coldness(p.all[i], t)
-				if best >= 0 && cold > bestCold {
-					continue
-				}
-				if best < 0 || cold < bestCold || p.load[a] < p.load[best] || (p.load[a] == p.load[best] && len(p.given[a]) < len(p.given[best])) {
-					best, bestCold = a, cold
+				if best < 0 || p.load[a] < p.load[best] || (p.load[a] == p.load[best] && len(p.given[a]) < len(p.given[best])) {
+					best = a
 				}
 			}
 			p.give(best, s, t)
 		}
 	}
-}
-
-// coldness grows with what a member has yet to read of a task's state. Differences
-// of a thousand do not count: copies are always a little behind.
-func coldness(m Member, t Task) int {
-	if i, found := slices.BinarySearchFunc(m.Held, t.ID, func(h Held, id ids.TaskID) int { return h.Task.Compare(id) }); found {
-		return bits.Len64(uint64(m.Held[i].Behind) >> 10)
-	}
-	if slices.Contains(t.Prefer, m.Instance) {
-		return 64
-	}
-	return 65
 }
 
 func heaviestFirst(a, b Task) int {

@@ -230,6 +230,7 @@ func TestPlanIsFast(t *testing.T) {
 	p := newPlanner(members, tasks)
 	p.claim()
 	p.quotas()
+	p.warm()
 	p.keep()
 	p.spread()
 	checkInvariants(t, members, tasks, p.placements())
