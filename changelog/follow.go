@@ -13,8 +13,9 @@ const followSave = time.Second
 
 // Follow reads the changelogs for as long as ctx lasts, from the positions or
 // the starts, committed records only: a standby. What it read is kept with its
-// positions. REQUIRES: as for Restore.
-func (e *Engine) Follow(ctx context.Context, f *kafka.Fetcher, bounds map[string]Bounds) error {
+// positions. It reports how many offsets it is behind what can be read, at its
+// start and whenever it reads. REQUIRES: as for Restore.
+func (e *Engine) Follow(ctx context.Context, f *kafka.Fetcher, bounds map[string]Bounds, report func(behind int64)) error {
 	type arrival struct {
 		r *restoring
 		b *kafka.Batch
@@ -35,7 +36,7 @@ func (e *Engine) Follow(ctx context.Context, f *kafka.Fetcher, bounds map[string
 		if known {
 			from = max(from, p.Next)
 		}
-		r := &restoring{e: e, spec: spec, kv: e.stores[spec.Name].below, next: from}
+		r := &restoring{e: e, spec: spec, kv: e.stores[spec.Name].below, next: from, end: bounds[spec.Name].End}
 		sub, err := f.Subscribe(kafka.SubscribeOptions{
 			TP: spec.Changelog, Isolation: kafka.ReadCommitted, Offset: from, MaxBytes: restoreBytes,
 			Sink: func(b *kafka.Batch) {
@@ -52,6 +53,14 @@ func (e *Engine) Follow(ctx context.Context, f *kafka.Fetcher, bounds map[string
 		defer sub.Close()
 		all = append(all, r)
 	}
+	tell := func() {
+		behind := int64(0)
+		for _, r := range all {
+			behind += max(r.end-r.next, 0)
+		}
+		report(behind)
+	}
+	tell()
 	save := time.NewTicker(followSave)
 	defer save.Stop()
 	for {
@@ -60,11 +69,13 @@ func (e *Engine) Follow(ctx context.Context, f *kafka.Fetcher, bounds map[string
 			err := a.b.Err
 			if err == nil {
 				err = a.r.take(a.b)
+				a.r.end = a.b.End
 			}
 			a.b.Release()
 			if err != nil {
 				return fmt.Errorf("follow %s: %w", a.r.spec.Changelog, err)
 			}
+			tell()
 			continue
 		case <-save.C:
 		case <-ctx.Done():

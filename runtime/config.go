@@ -100,6 +100,11 @@ type Config struct {
 	// Standbys is how many instances follow the state of each task in changelog
 	// mode, beside the one that runs it.
 	Standbys int
+	// MaxWarmups, AcceptableLag and ProbingInterval say how a task with state moves
+	// to an instance without it, in changelog mode.
+	MaxWarmups      int           // 2
+	AcceptableLag   int64         // 10000 records
+	ProbingInterval time.Duration // 1 min
 	// Unlogged are stores without a changelog.
 	Unlogged []string
 	// UncommittedBytes bounds the changes of stores that wait for a commit.
@@ -180,6 +185,13 @@ func (c Config) withDefaults() Config {
 		commit = 30 * time.Second
 	}
 	def(&c.CommitInterval, commit)
+	def(&c.ProbingInterval, time.Minute)
+	if c.MaxWarmups == 0 {
+		c.MaxWarmups = 2
+	}
+	if c.AcceptableLag == 0 {
+		c.AcceptableLag = 10_000
+	}
 	if c.Mode == Changelog {
 		def(&c.TransactionTimeout, max(10*time.Second, 3*c.CommitInterval))
 	}

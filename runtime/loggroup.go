@@ -31,6 +31,7 @@ type logGroup struct {
 	mu         sync.Mutex // guards what UserData reads on the group's goroutine
 	owned      []ids.TaskID
 	generation int32
+	held       []rebalance.Held
 	// pending are assignments that the loop has not seen yet: they are owned, too,
 	// lest a join that overtakes the loop give them to somebody else.
 	pending [][]ids.TaskID
@@ -76,9 +77,21 @@ func (g *logGroup) userData() []byte {
 		owned = append(owned, list...)
 	}
 	slices.SortFunc(owned, ids.TaskID.Compare)
-	return rebalance.AppendMember(nil, rebalance.Member{
+	m := rebalance.Member{
 		Instance: g.i.self, Owned: slices.Compact(owned), Generation: g.generation, Fingerprint: g.i.groupPrint,
-	})
+	}
+	for _, h := range g.held { // they may be older than what is owned
+		if _, own := slices.BinarySearchFunc(m.Owned, h.Task, ids.TaskID.Compare); own == (h.Size > 0) {
+			m.Held = append(m.Held, h)
+		}
+	}
+	return rebalance.AppendMember(nil, m)
+}
+
+func (g *logGroup) setHeld(held []rebalance.Held) {
+	g.mu.Lock()
+	g.held = held
+	g.mu.Unlock()
 }
 
 func (g *logGroup) setOwned(tasks []ids.TaskID) {
@@ -91,7 +104,8 @@ func (g *logGroup) rejoin() { g.group.Rejoin() }
 
 // assign makes the assignment when this member leads; it runs on the group's
 // goroutine. A task that another member still has is given to nobody: its owner
-// closes it, and joins again.
+// closes it, and joins again. One with state stays where it runs until its next
+// owner has nearly all of that.
 func (g *logGroup) assign(members []kafka.Member, _ map[string]int32) (map[string][]byte, error) {
 	all := make([]rebalance.Member, len(members))
 	var same []rebalance.Member
@@ -110,13 +124,13 @@ func (g *logGroup) assign(members []kafka.Member, _ map[string]int32) (map[strin
 	}
 	var work []rebalance.Task
 	for _, t := range g.i.plan.Tasks() {
-		work = append(work, rebalance.Task{ID: t, Prefer: rebalance.Followers(instances, t, g.i.cfg.Standbys)})
+		work = append(work, rebalance.Task{ID: t, Prefer: rebalance.Followers(instances, t, g.i.cfg.Standbys), Stateful: g.i.statefulTask(t)})
 	}
 	placed, err := rebalance.Plan(same, work)
 	if err != nil {
 		return nil, err
 	}
-	given := rebalance.Withhold(all, placed)
+	shares := rebalance.WarmUp(all, placed, work, rebalance.Warmup{Max: g.i.cfg.MaxWarmups, Near: g.i.cfg.AcceptableLag})
 	assigned := rebalance.Assigned{Fingerprint: g.i.groupPrint}
 	for _, m := range same {
 		assigned.Members = append(assigned.Members, m.Instance)
@@ -125,10 +139,10 @@ func (g *logGroup) assign(members []kafka.Member, _ map[string]int32) (map[strin
 	slices.SortFunc(assigned.Members, ids.InstanceID.Compare)
 	out := map[string][]byte{}
 	for n, m := range members {
-		assigned.Tasks = nil
-		for _, p := range given {
-			if p.Instance == all[n].Instance {
-				assigned.Tasks = p.Tasks
+		assigned.Tasks, assigned.Warm, assigned.Next = nil, nil, nil
+		for _, s := range shares {
+			if s.Instance == all[n].Instance {
+				assigned.Tasks, assigned.Warm, assigned.Next = s.Tasks, s.Warm, s.Next
 			}
 		}
 		out[m.MemberID] = rebalance.AppendAssigned(nil, assigned)
@@ -154,6 +168,7 @@ func (g *logGroup) event(e kafka.GroupEvent) {
 		g.pending = append(g.pending, a.Tasks)
 		g.mu.Unlock()
 		g.i.loop.post(func() {
+			g.i.warmups.assigned(a)
 			g.i.step(changelog.EvAssigned{
 				Member: e.Membership.MemberID, Generation: e.Membership.Generation, Tasks: a.Tasks, Instances: a.Members,
 			})

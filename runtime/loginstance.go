@@ -40,6 +40,7 @@ type logInstance struct {
 
 	members  []ids.InstanceID // of the group
 	standbys map[ids.TaskID]*logStandby
+	warmups  logWarmups
 	leaving  map[ids.TaskID]<-chan struct{} // of the last standby of a task
 
 	// dirty: tasks did something since the last tick; waitingBytes are in batches
@@ -125,6 +126,7 @@ func (d *deployment) runChangelog(ctx context.Context) error {
 	defer stop()
 	i.loop.run(min(tickEvery, max(d.cfg.CommitInterval/4, time.Millisecond)), func() {
 		i.step(changelog.EvTick{Dirty: i.dirty.Load()})
+		i.probe()
 	}, func() bool { return i.exiting })
 	i.close()
 	return i.result

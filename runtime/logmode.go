@@ -113,6 +113,15 @@ func (c Config) validateChangelog(bad func(format string, args ...any)) {
 	if c.Standbys < 0 {
 		bad("WithStandbys(%d): want 0 or more", c.Standbys)
 	}
+	if c.MaxWarmups < 1 {
+		bad("WithMaxWarmups(%d): want at least 1, or 0 for the default; WithAcceptableLag(math.MaxInt64) moves tasks without warm-ups", c.MaxWarmups)
+	}
+	if c.AcceptableLag < 1 {
+		bad("WithAcceptableLag(%d): want at least 1 record, or 0 for the default", c.AcceptableLag)
+	}
+	if c.ProbingInterval < time.Millisecond {
+		bad("WithProbingInterval(%v): want at least 1ms, or 0 for the default", c.ProbingInterval)
+	}
 	if c.RestoreFrom != nil {
 		bad("RestoreFrom(%d) goes back to a checkpoint, and WithMode(Changelog) has none: use WithMode(Barrier), or leave it out", *c.RestoreFrom)
 	}

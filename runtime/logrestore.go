@@ -134,10 +134,7 @@ func (r *logRun) restore(known bool) (err error) {
 	if len(i.plan.Subtopologies()[t.Sub].Stores) == 0 {
 		return nil
 	}
-	if r.standby != nil {
-		<-r.standby // lets go of the folder
-	}
-	e, bounds, err := i.openTask(r.ctx, t, r.committed, changelog.Log{
+	e, bounds, err := i.openTask(r.ctx, t, r.takeFollowed(), r.committed, changelog.Log{
 		NewBatch: i.writer.NewBatch, Now: time.Now,
 		Send: func(b *kafka.Builder) { r.send(b, r.passedN+1) },
 	})
@@ -151,17 +148,40 @@ func (r *logRun) restore(known bool) (err error) {
 	if err != nil {
 		return errors.Join(err, e.Close())
 	}
-	r.engine = e
+	r.engine, r.bounds = e, bounds
 	i.log.Info("restored", "task", t.String(), "records", done.Records, "bytes", done.Bytes, "took", done.Took.Round(time.Millisecond))
 	return nil
 }
 
-// openTask opens a task's engine with the bounds of its changelogs, emptied where
-// it cannot be followed on. committed are the task's offsets.
-func (i *logInstance) openTask(ctx context.Context, t ids.TaskID, committed map[ids.TopicPartition]int64, log changelog.Log) (*changelog.Engine, map[string]changelog.Bounds, error) {
+// takeFollowed waits until the task's standby on this instance let go of the
+// folder, and returns its engine, if it left one open.
+func (r *logRun) takeFollowed() (e *changelog.Engine) {
+	if r.folder != nil {
+		<-r.folder
+	}
+	if r.standby != nil {
+		e, r.standby.engine = r.standby.engine, nil
+	}
+	return e
+}
+
+// closeFollowed closes the engine of a standby that the start did not come to.
+func (r *logRun) closeFollowed() {
+	if e := r.takeFollowed(); e != nil {
+		if err := e.Close(); err != nil {
+			r.i.log.Warn("closing what a standby had failed", "task", r.id.Task.String(), "error", err)
+		}
+	}
+}
+
+// openTask opens a task's engine, unless e is one that is open, with the bounds of
+// its changelogs, emptied where it cannot be followed on. committed are the task's
+// offsets.
+func (i *logInstance) openTask(ctx context.Context, t ids.TaskID, e *changelog.Engine, committed map[ids.TopicPartition]int64, log changelog.Log) (_ *changelog.Engine, _ map[string]changelog.Bounds, err error) {
 	specs := i.storeSpecs(t)
-	e, err := i.openEngineOf(t, specs, log, false)
-	if err != nil {
+	if e != nil {
+		e.Attach(log)
+	} else if e, err = i.openEngineOf(t, specs, log, false); err != nil {
 		return nil, nil, err
 	}
 	bounds, err := i.boundsOf(ctx, e, specs, committed)

@@ -37,9 +37,11 @@ type logRun struct {
 	closing   bool
 	joined    ids.CheckpointID // the first interval that it writes in
 	committed map[ids.TopicPartition]int64
-	pending   *tasks.Snapshot // at the last commit point
-	restored  chan struct{}   // closed when the start in the background is over
-	standby   <-chan struct{} // closed when the task's standby, if there was one, let go of the folder
+	pending   *tasks.Snapshot             // at the last commit point
+	restored  chan struct{}               // closed when the start in the background is over
+	bounds    map[string]changelog.Bounds // of the changelogs; the end moves with commits
+	standby   *logStandby                 // of the task on this instance, if there is one
+	folder    <-chan struct{}             // closed when its last one let go of the folder
 
 	// Of whoever has the engine: the start, then the worker.
 	engine  *changelog.Engine
@@ -52,12 +54,16 @@ func (i *logInstance) startRun(t changelog.TaskRun) {
 	r := &logRun{i: i, id: t, restored: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(i.ctx)
 	i.runs[t.Run] = r
-	i.endStandby(t.Task)
-	r.standby = i.leaving[t.Task]
+	if r.standby = i.standbys[t.Task]; r.standby != nil {
+		r.standby.keep.Store(true)
+		i.endStandby(t.Task)
+	}
+	r.folder = i.leaving[t.Task]
 	delete(i.leaving, t.Task)
 	i.log.Info("starting task", "task", t.Task.String())
 	i.background(func(context.Context) {
 		defer close(r.restored)
+		defer r.closeFollowed()
 		task, err := r.start()
 		if err != nil {
 			if r.ctx.Err() == nil {
@@ -259,6 +265,9 @@ func (i *logInstance) apply(e changelog.DoApply) {
 				} else if last := i.txn.lastOffset(tp); last >= 0 {
 					next[store] = last + 1
 				}
+				if n, ok := next[store]; ok {
+					r.bounds[store] = changelog.Bounds{Start: r.bounds[store].Start, End: n}
+				}
 			}
 		}
 		i.workerFor(r.id.Task).Do(func() {
@@ -273,6 +282,7 @@ func (i *logInstance) apply(e changelog.DoApply) {
 		})
 	}
 	if e.Committed {
+		i.group.setHeld(i.held())
 		i.status.update(func(h *Health) { h.LastCommitAt = time.Now() })
 		i.maybePurge()
 	}

@@ -2,7 +2,9 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidegate/tidegate/changelog"
@@ -15,12 +17,17 @@ import (
 type logStandby struct {
 	cancel context.CancelFunc
 	done   chan struct{}
+	behind atomic.Int64 // records of the changelogs; -1: not known
+	// keep says that the task starts here: its engine is left open, once done is
+	// closed.
+	keep   atomic.Bool
+	engine *changelog.Engine
 }
 
 // placeStandbys starts and ends standbys by who is in the group and which tasks
 // are here. It runs on the loop, after each step that changes one of these.
 func (i *logInstance) placeStandbys() {
-	if i.cfg.Standbys == 0 || i.exiting {
+	if i.exiting {
 		return
 	}
 	here := map[ids.TaskID]bool{}
@@ -29,7 +36,7 @@ func (i *logInstance) placeStandbys() {
 	}
 	for _, t := range i.plan.Tasks() {
 		wanted := !here[t] && len(i.plan.Subtopologies()[t.Sub].Stores) > 0 &&
-			slices.Contains(rebalance.Followers(i.members, t, i.cfg.Standbys), i.self)
+			(i.warmups.has(t) || slices.Contains(rebalance.Followers(i.members, t, i.cfg.Standbys), i.self))
 		switch s := i.standbys[t]; {
 		case wanted && s == nil:
 			i.startStandby(t)
@@ -42,6 +49,7 @@ func (i *logInstance) placeStandbys() {
 func (i *logInstance) startStandby(t ids.TaskID) {
 	ctx, cancel := context.WithCancel(i.ctx)
 	s := &logStandby{cancel: cancel, done: make(chan struct{})}
+	s.behind.Store(-1)
 	i.standbys[t] = s
 	before := i.leaving[t]
 	i.leaving[t] = s.done
@@ -51,7 +59,9 @@ func (i *logInstance) startStandby(t ids.TaskID) {
 			<-before
 		}
 		for ctx.Err() == nil {
-			if err := i.follow(ctx, t); err != nil && ctx.Err() == nil {
+			err := i.follow(ctx, t, s)
+			s.behind.Store(-1)
+			if err != nil && ctx.Err() == nil {
 				i.log.Warn("a standby cannot follow its changelogs; retrying", "task", t.String(), "error", err)
 				select {
 				case <-ctx.Done():
@@ -77,37 +87,42 @@ const followInputs = 10 * time.Second
 
 // follow follows a task's changelogs until ctx ends. Inputs that serve as
 // changelogs are read now and then, as far as the task's committed offsets: a
-// store that is ahead of its task would be of no use.
-func (i *logInstance) follow(ctx context.Context, t ids.TaskID) (err error) {
+// store that is ahead of its task would be of no use. They do not count in what is
+// reported, as they are read before.
+func (i *logInstance) follow(ctx context.Context, t ids.TaskID, s *logStandby) (err error) {
 	specs := i.storeSpecs(t)
 	var inputs []ids.TopicPartition
-	for _, s := range specs {
-		if s.FromSource != nil && !s.Unlogged {
-			inputs = append(inputs, s.Changelog)
+	for _, spec := range specs {
+		if spec.FromSource != nil && !spec.Unlogged {
+			inputs = append(inputs, spec.Changelog)
 		}
 	}
 	committed, err := i.committedOf(ctx, inputs)
 	if err != nil {
 		return err
 	}
-	e, bounds, err := i.openTask(ctx, t, committed, changelog.Log{})
+	e, bounds, err := i.openTask(ctx, t, nil, committed, changelog.Log{})
 	if err != nil {
 		return err
 	}
 	defer func() {
+		if ctx.Err() != nil && s.keep.Load() && (err == nil || errors.Is(err, context.Canceled)) {
+			s.engine = e
+			return
+		}
 		if cerr := e.Close(); err == nil {
 			err = cerr
 		}
 	}()
 	if len(inputs) == 0 {
-		return e.Follow(ctx, i.restorer, bounds)
+		return e.Follow(ctx, i.restorer, bounds, s.behind.Store)
 	}
 	for {
 		if err := e.RestoreSources(ctx, i.restorer, bounds); err != nil {
 			return err
 		}
 		some, cancel := context.WithTimeout(ctx, followInputs)
-		err := e.Follow(some, i.restorer, bounds)
+		err := e.Follow(some, i.restorer, bounds, s.behind.Store)
 		cancel()
 		if err != nil || ctx.Err() != nil {
 			return err
