@@ -212,6 +212,15 @@ func WithStateStore(k StoreKind) Option { return func(c *runtime.Config) { c.Sta
 // downstream operators.
 func WithCacheBytes(n int64) Option { return func(c *runtime.Config) { c.CacheBytes = n } }
 
+// WithBlockCacheBytes bounds the cache of uncompressed blocks of state on disk,
+// for all tasks of the instance together, their memtables included; the default
+// is 128 MiB. Reads of state that is larger go to the disk, or to the operating
+// system's own cache. (Kafka Streams users set a shared RocksDB cache in a
+// RocksDBConfigSetter; without one, each store has 50 MB.)
+func WithBlockCacheBytes(n int64) Option {
+	return func(c *runtime.Config) { c.BlockCacheBytes = n }
+}
+
 // WithBufferBytes bounds what is fetched and not yet processed (default
 // 16 MiB) and what is sent and not yet acknowledged (default 8 MiB).
 func WithBufferBytes(fetch, produce int64) Option {

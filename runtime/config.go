@@ -128,7 +128,7 @@ type Config struct {
 	InstanceName      string // kept in the state folder
 	StateStore        StoreKind
 	CacheBytes        int64 // 64 MiB, all stores of the instance
-	BlockCacheBytes   int64 // 16 MiB, all tasks
+	BlockCacheBytes   int64 // 128 MiB, all tasks, memtables included
 	FetchBytes        int64 // 16 MiB fetched and not yet processed
 	ProduceBytes      int64 // 8 MiB sent and not yet acknowledged
 	AlignmentBytes    int64 // 16 MiB held behind barriers
@@ -207,7 +207,7 @@ func (c Config) withDefaults() Config {
 	}
 	bytes(&c.CacheBytes, 64)
 	bytes(&c.UncommittedBytes, 64)
-	bytes(&c.BlockCacheBytes, 16)
+	bytes(&c.BlockCacheBytes, 128)
 	bytes(&c.FetchBytes, 16)
 	bytes(&c.ProduceBytes, 8)
 	bytes(&c.AlignmentBytes, 16)
@@ -239,7 +239,7 @@ func (c Config) validateSizes(bad func(format string, args ...any)) {
 		option string
 		value  int64
 	}{
-		{"WithCacheBytes(%d)", c.CacheBytes}, {"WithUncommittedBytes(%d)", c.UncommittedBytes}, {"WithAlignmentBytes(%d)", c.AlignmentBytes},
+		{"WithCacheBytes(%d)", c.CacheBytes}, {"WithBlockCacheBytes(%d)", c.BlockCacheBytes}, {"WithUncommittedBytes(%d)", c.UncommittedBytes}, {"WithAlignmentBytes(%d)", c.AlignmentBytes},
 		{"WithBufferBytes(%d, …)", c.FetchBytes}, {"WithBufferBytes(…, %d)", c.ProduceBytes},
 		{"WithRetainedCheckpoints(%d)", int64(c.RetainCheckpoints)},
 	} {

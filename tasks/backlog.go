@@ -38,18 +38,24 @@ func (p *pace) allowed(inputs int) int64 {
 }
 
 // behind reports whether a repartition partition that the task reads is longer
-// than allowed. A partition whose records wait for another input does not
-// count: what the task needs then is more from upstream, not less.
-func (t *Task) behind() bool {
-	if t.parked || t.failed || t.waits {
+// than allowed. While another one is read to its end it is not: its next record
+// may be what the others wait for, and then the task needs more from upstream,
+// not less.
+func (t *Task) behind() (behind bool) {
+	if t.parked || t.failed {
 		return false
 	}
 	for _, in := range t.inputs {
-		if in.spec.Internal && in.end-in.next > t.pace.allowed(len(t.inputs)) {
-			return true
+		if !in.spec.Internal {
+			continue
 		}
+		left := in.end - in.next
+		if left <= 0 && in.empty() {
+			return false
+		}
+		behind = behind || left > t.pace.allowed(len(t.inputs))
 	}
-	return false
+	return behind
 }
 
 // backpressure says who has a turn in a round of a worker.

@@ -34,7 +34,7 @@ func TestUpstreamWaitsForTheReader(t *testing.T) {
 }
 
 // A task is behind when a repartition partition holds more than it takes in
-// 100 ms, unless what it has waits for another input.
+// 100 ms, unless another one is read to its end.
 func TestBehind(t *testing.T) {
 	j := newJoining(t)
 	is := func(want bool, why string) {
@@ -55,9 +55,12 @@ func TestBehind(t *testing.T) {
 	is(false, "less than 100 ms")
 	j.internal.end += 200
 	is(true, "more than 100 ms")
-	j.waits = true
-	is(false, "waits for another input")
-	j.waits, j.parked = false, true
+	other := &input{spec: InputSpec{Internal: true}, end: 7, next: 7}
+	j.inputs = append(j.inputs, other)
+	is(false, "another partition is read to its end")
+	other.end = 8
+	is(true, "another partition is empty, but has more")
+	j.parked = true
 	is(false, "stopped behind a barrier")
 	j.parked, j.external.end = false, 1<<40
 	j.internal.end = j.internal.next

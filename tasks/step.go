@@ -15,7 +15,7 @@ const budget = 4096
 // step takes what may be taken, up to a number of records. It reports whether
 // anything was taken.
 func (t *Task) step(most int) (progress bool) {
-	t.records, t.budget, t.waits = 0, most, false
+	t.records, t.budget = 0, most
 	if t.parked || t.failed {
 		return false
 	}
@@ -23,7 +23,6 @@ func (t *Task) step(most int) (progress bool) {
 	for t.records < most && !t.parked && !t.failed {
 		in, limit := t.pick()
 		if in == nil {
-			t.waits = slices.ContainsFunc(t.inputs, func(in *input) bool { return !in.empty() })
 			break
 		}
 		t.take(in, limit)

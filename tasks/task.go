@@ -137,10 +137,8 @@ type Task struct {
 
 	now     time.Time // of the worker's loop
 	started time.Time
-	// records were taken in this turn, of at most budget; waits: the turn ended
-	// because what is queued waits for another input.
+	// records were taken in this turn, of at most budget.
 	records, budget int
-	waits           bool
 	pace            pace
 	upstream        []int32 // subtopologies further up
 }

@@ -35,5 +35,6 @@
 //
 // An engine belongs to its task's goroutine, except for Metrics. Pebble flushes
 // and compacts on goroutines of its own, at most one compaction per engine at a
-// time; they end with Close.
+// time and only when the gate says that it is worth an upload; they end with
+// Close.
 package pebblestore

@@ -30,6 +30,7 @@ const maxStores = 1<<16 - 2
 type Engine struct {
 	dir      string
 	db       *pebble.DB
+	gate     *gate
 	memtable int64
 
 	stores map[string]*store
@@ -41,6 +42,7 @@ type Engine struct {
 	version   uint64
 	last      state.Snapshot
 	unchecked int64 // bytes written since admit looked
+	scans     int   // since the last snapshot
 
 	failure atomic.Pointer[error]
 	failed  chan struct{} // closed with the first failure
@@ -76,7 +78,7 @@ func Open(s *Shared, dir string, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		dir: dir, stores: make(map[string]*store), ids: make(map[string]uint16),
-		failed: make(chan struct{}), events: make(chan struct{}, 1),
+		failed: make(chan struct{}), events: make(chan struct{}, 1), gate: newGate(),
 	}
 	opts := s.options(e, o)
 	// A folder that was filled from a snapshot holds a database.
@@ -94,6 +96,7 @@ func Open(s *Shared, dir string, o Options) (*Engine, error) {
 		_ = e.db.Close()
 		return nil, err
 	}
+	e.gate.set(worthwhile(e.db.Metrics(), 0))
 	return e, nil
 }
 
@@ -219,7 +222,8 @@ func (e *Engine) Snapshot(dir string) (state.Snapshot, error) {
 		if err := e.flush(); err != nil {
 			return state.Snapshot{}, err
 		}
-		e.changed = false
+		e.gate.set(worthwhile(e.db.Metrics(), e.scans))
+		e.changed, e.scans = false, 0
 		e.version++
 	}
 	snap := state.Snapshot{Dir: dir, Version: e.version, Unchanged: !changed}
@@ -349,6 +353,7 @@ func (e *Engine) admit() error {
 			return err
 		}
 		m := e.db.Metrics()
+		e.gate.set(worthwhile(m, e.scans))
 		if m.MemTable.Size <= maxMemtables*uint64(e.memtable) && m.Levels[0].Sublevels <= waitAt {
 			return nil
 		}

@@ -36,13 +36,11 @@ const (
 
 	blockSize     = 16 << 10
 	tableSize     = 4 << 20
-	baseLevelSize = 32 << 20
+	baseLevelSize = 1 << 30
 	bloomBits     = 10
 
-	// compactAt is the number of sublevels in L0 from which they are compacted.
-	// Every snapshot adds one, and a compaction rewrites tables that were just
-	// uploaded: more sublevels mean fewer uploads and slower reads of keys that
-	// are neither cached nor excluded by a bloom filter.
+	// compactAt is twice the number of sublevels in L0 from which they may be
+	// compacted; the gate says when it is worth it.
 	compactAt = 8
 	// waitAt is the number from which writers wait for a compaction.
 	waitAt = 64
@@ -90,6 +88,7 @@ func (s *Shared) options(e *Engine, o Options) *pebble.Options {
 		l.Compression = func() *block.CompressionProfile { return block.FastestCompression }
 		p.TargetFileSizes[i] = tableSize << min(i, 4)
 	}
+	p.Experimental.CompactionScheduler = e.gate
 	p.EventListener = e.listener()
 	if s.log.Enabled(context.Background(), slog.LevelDebug) {
 		all := pebble.TeeEventListener(*p.EventListener, pebble.MakeLoggingEventListener(log))

@@ -96,6 +96,7 @@ func (s *store) DeleteRange(from, to []byte) error {
 }
 
 func (s *store) Scan(from, to []byte, reverse bool) state.Iterator {
+	s.e.scans++
 	lo, hi := s.bounds(from, to)
 	var it *iterator
 	if n := len(s.free); n > 0 {
