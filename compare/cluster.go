@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -47,18 +48,18 @@ func (c *cluster) delete(prefix string) {
 	}
 }
 
-// size returns the bytes that topics hold on the broker, by name.
-func (c *cluster) size(ctx context.Context, match func(topic string) bool) (int64, error) {
-	var sum int64
+// sizes returns the bytes that topics hold on the broker.
+func (c *cluster) sizes(ctx context.Context, match func(topic string) bool) (map[partition]int64, error) {
+	out := map[partition]int64{}
 	for _, b := range c.client.Brokers() {
 		if ok, _ := b.Connected(); !ok {
-			if err := b.Open(c.client.Config()); err != nil {
-				return 0, err
+			if err := b.Open(c.client.Config()); err != nil && !errors.Is(err, sarama.ErrAlreadyConnected) {
+				return nil, err
 			}
 		}
 		resp, err := b.DescribeLogDirs(&sarama.DescribeLogDirsRequest{Version: 1})
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		for _, dir := range resp.LogDirs {
 			for _, t := range dir.Topics {
@@ -66,12 +67,21 @@ func (c *cluster) size(ctx context.Context, match func(topic string) bool) (int6
 					continue
 				}
 				for _, p := range t.Partitions {
-					sum += p.Size
+					out[partition{t.Topic, p.PartitionID}] += p.Size
 				}
 			}
 		}
 	}
-	return sum, ctx.Err()
+	return out, ctx.Err()
+}
+
+// size is the sum of sizes.
+func (c *cluster) size(ctx context.Context, match func(topic string) bool) (sum int64, err error) {
+	sizes, err := c.sizes(ctx, match)
+	for _, n := range sizes {
+		sum += n
+	}
+	return sum, err
 }
 
 // records returns how many records a topic holds that nobody wrote with

@@ -63,28 +63,29 @@ func run(s settings) (err error) {
 	if err != nil {
 		return err
 	}
+	plain, byInterval, bySkew := []variant{r.plain()}, r.intervalSweep(), r.skewSweep()
 	rates, latencies := split(s.workloads), split(s.latencyOf)
+	r.count(systems)
 	for _, w := range rates {
-		r.steps += s.rounds * count(systems, w)
-	}
-	for _, w := range latencies {
-		r.steps += count(systems, w) * s.rounds
-	}
-	for _, s := range systems {
-		if s.recovers {
-			r.steps += len(r.recoveryKeys)*r.recoveryRounds + len(r.restoreKeys)*r.restoreRounds
-		}
-		if s.checkpoints && r.checkpoints > 0 {
-			r.steps++
-		}
-	}
-	for _, w := range rates {
-		if err := r.rates(ctx, p, systems, w); err != nil {
+		if err := r.rates(ctx, p, systems, w, plain, s.rounds); err != nil {
 			return err
 		}
 	}
 	for _, w := range latencies {
-		if err := r.latencies(ctx, p, systems, w); err != nil {
+		if err := r.latencies(ctx, p, systems, w, plain, s.latencyRounds); err != nil {
+			return err
+		}
+	}
+	if err := r.rates(ctx, p, systems, "count", byInterval, s.sweepRounds); err != nil {
+		return err
+	}
+	for _, w := range latencies {
+		if err := r.latencies(ctx, p, systems, w, byInterval, s.sweepRounds); err != nil {
+			return err
+		}
+	}
+	for _, v := range bySkew { // each has an input of its own
+		if err := r.rates(ctx, p, systems, "count", []variant{v}, s.sweepRounds); err != nil {
 			return err
 		}
 	}
@@ -100,13 +101,31 @@ func run(s settings) (err error) {
 	return p.Err()
 }
 
-func count(systems []*system, workload string) (n int) {
+// count counts the steps, for those who wait.
+func (r *runner) count(systems []*system) {
+	run := func(workload string) (n int) {
+		for _, s := range systems {
+			if s.runs(workload) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, w := range split(r.workloads) {
+		r.steps += r.rounds * run(w)
+	}
+	r.steps += r.sweepRounds * run("count") * (len(r.sweepIntervals) + len(r.sweepSkews))
+	for _, w := range split(r.latencyOf) {
+		r.steps += run(w) * (r.latencyRounds + r.sweepRounds*len(r.sweepIntervals))
+	}
 	for _, s := range systems {
-		if s.runs(workload) {
-			n++
+		if s.recovers {
+			r.steps += len(r.recoveryKeys)*r.recoveryRounds + len(r.restoreKeys)*r.restoreRounds
+		}
+		if s.checkpoints && r.checkpoints > 0 {
+			r.steps++
 		}
 	}
-	return n
 }
 
 // choose prepares the systems that were asked for. One that cannot take part is
@@ -132,63 +151,72 @@ func (r *runner) choose(ctx context.Context, p *report.Report) ([]*system, error
 	return out, nil
 }
 
-// rates measures the steady rate of every system, in turns.
-func (r *runner) rates(ctx context.Context, p *report.Report, systems []*system, workload string) error {
-	in, err := r.newInput(workload, "rate", time.UnixMilli(1_700_000_000_000), r.records, r.eventRate, r.grace)
+// rates measures the steady rate of every system, in turns, on one input.
+func (r *runner) rates(ctx context.Context, p *report.Report, systems []*system, workload string, variants []variant, rounds int) error {
+	if len(variants) == 0 {
+		return nil
+	}
+	in, err := r.newInput(workload, "rate", variants[0], time.UnixMilli(1_700_000_000_000), r.records, r.eventRate, r.grace)
 	if err != nil {
 		return err
 	}
 	if err := r.prepareInput(ctx, in, true); err != nil {
 		return err
 	}
-	defer r.cluster.delete("cmp-" + r.run + "-" + workload + "-rate-")
-	for round := 1; round <= r.rounds; round++ {
-		for _, s := range systems {
-			if !s.runs(workload) {
-				continue
+	defer r.cluster.delete("cmp-" + r.run + "-" + workload + "-rate")
+	return r.turns(systems, workload, variants, rounds, func(s *system, v variant, round int) error {
+		got := r.rate(ctx, s, workload, v, in, round)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p.Rounds = append(p.Rounds, got)
+		if got.Error != "" {
+			r.note("%s %s round %d FAILED: %s", got.Workload, s.name, round, got.Error)
+			return nil
+		}
+		r.note("%s %s round %d: %.0f records/s over %.1f s, %d records checked, %.1f cpu s per million, %d MB",
+			got.Workload, s.name, round, got.Rate, got.WindowSeconds, got.Records, got.CPUPerMillion, got.RSSMB)
+		return nil
+	})
+}
+
+// turns lets the systems that run a workload take turns, round by round.
+func (r *runner) turns(systems []*system, workload string, variants []variant, rounds int, measure func(*system, variant, int) error) error {
+	for _, v := range variants {
+		for round := 1; round <= rounds; round++ {
+			for _, s := range systems {
+				if !s.runs(workload) {
+					continue
+				}
+				r.step++
+				if err := measure(s, v, round); err != nil {
+					return err
+				}
 			}
-			r.step++
-			got := r.rate(ctx, s, workload, in, round)
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			p.Rounds = append(p.Rounds, got)
-			if got.Error != "" {
-				r.note("%s %s round %d FAILED: %s", workload, s.name, round, got.Error)
-				continue
-			}
-			r.note("%s %s round %d: %.0f records/s over %.1f s, %d records checked, %.1f cpu s per million, %d MB",
-				workload, s.name, round, got.Rate, got.WindowSeconds, got.Records, got.CPUPerMillion, got.RSSMB)
 		}
 	}
 	return nil
 }
 
 // latencies measures every system at one offered rate, in turns.
-func (r *runner) latencies(ctx context.Context, p *report.Report, systems []*system, workload string) error {
+func (r *runner) latencies(ctx context.Context, p *report.Report, systems []*system, workload string, variants []variant, rounds int) error {
 	rate := r.latencyRate
 	if rate == 0 {
 		rate = r.halfOfStreams(p, workload)
 	}
-	for round := 1; round <= r.rounds; round++ {
-		for _, s := range systems {
-			if !s.runs(workload) {
-				continue
-			}
-			r.step++
-			got := r.latency(ctx, s, workload, rate, round)
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			p.Rounds = append(p.Rounds, got)
-			if got.Error != "" {
-				r.note("%s %s latency FAILED: %s", workload, s.name, got.Error)
-				continue
-			}
-			r.note("%s %s at %d records/s: p50 %.0f ms, p99 %.0f ms, p99.9 %.0f ms, %d rows", workload, s.name, rate, got.P50, got.P99, got.P999, got.Samples)
+	return r.turns(systems, workload, variants, rounds, func(s *system, v variant, round int) error {
+		got := r.latency(ctx, s, workload, v, rate, round)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-	}
-	return nil
+		p.Rounds = append(p.Rounds, got)
+		if got.Error != "" {
+			r.note("%s %s latency FAILED: %s", got.Workload, s.name, got.Error)
+			return nil
+		}
+		r.note("%s %s at %d records/s: p50 %.0f ms, p99 %.0f ms, p99.9 %.0f ms, %d rows", got.Workload, s.name, rate, got.P50, got.P99, got.P999, got.Samples)
+		return nil
+	})
 }
 
 func (r *runner) halfOfStreams(p *report.Report, workload string) int64 {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tidegate/tidegate/compare/check"
@@ -87,8 +86,8 @@ type input struct {
 // newInput describes the input of a workload with about so many records, the
 // first of them due at start, perSecond of event time; grace is how late a
 // record may be.
-func (r *runner) newInput(name, kind string, start time.Time, records, perSecond int64, grace time.Duration) (*input, error) {
-	prefix := "cmp-" + r.run + "-" + name + "-" + kind + "-"
+func (r *runner) newInput(name, kind string, v variant, start time.Time, records, perSecond int64, grace time.Duration) (*input, error) {
+	prefix := "cmp-" + r.run + "-" + name + "-" + kind + v.tag() + "-"
 	in := &input{records: records}
 	at := start.UnixMilli()
 	// The generator counts all events, of which only some are read.
@@ -98,8 +97,11 @@ func (r *runner) newInput(name, kind string, start time.Time, records, perSecond
 	switch name {
 	case "count", "bigstate":
 		in.topics.Input = prefix + "input"
-		in.sources = []load.Source{load.Numbers(in.topics.Input, at, perSecond, records, r.seed)}
 		keys := r.keys
+		in.sources = []load.Source{load.Numbers(in.topics.Input, at, perSecond, records, r.seed)}
+		if v.skew > 0 {
+			in.sources[0] = load.Skewed(in.topics.Input, at, perSecond, records, r.seed, keys, v.skew)
+		}
 		in.check = func(l *check.Latency) check.Check { return check.NewCounts(keys, records, l) }
 	case "passthrough":
 		g := of(46)
@@ -309,16 +311,19 @@ func (w *running) wait(ctx context.Context, patience time.Duration, until func()
 }
 
 // rate measures one round of a system on an input that is there.
-func (r *runner) rate(ctx context.Context, s *system, name string, in *input, round int) report.Round {
-	out := report.Round{Workload: name, System: s.name, Kind: "rate", Number: round}
+func (r *runner) rate(ctx context.Context, s *system, name string, v variant, in *input, round int) report.Round {
+	out := report.Round{Workload: v.of(name), System: s.name, Kind: "rate", Number: round}
 	fail := func(err error) report.Round {
 		out.Error = err.Error()
 		return out
 	}
-	j := r.newJob(s, name, "r"+strconv.Itoa(round), in)
+	j := r.newJob(s, name, "r"+strconv.Itoa(round)+v.tag(), in)
+	j.interval = v.interval
 	c := in.check(nil)
+	bytes := r.cluster.newTraffic(ctx, j.name, j.topics.Output)
 	w, err := r.start(ctx, s, j, 1, c)
 	if err != nil {
+		_, _ = bytes.end(ctx, 0) // there is nothing to tell of
 		return fail(err)
 	}
 	err = w.wait(ctx, 90*time.Second, func() bool {
@@ -326,7 +331,8 @@ func (r *runner) rate(ctx context.Context, s *system, name string, in *input, ro
 		return c.Complete() || last > 0 && last-first >= r.warmup+r.window
 	})
 	cpu, done := w.usages[0].CPU(), c.Progress()
-	bytes, sizeErr := r.cluster.size(ctx, func(topic string) bool { return strings.HasPrefix(topic, j.name) })
+	var sizeErr error
+	out.Bytes, sizeErr = bytes.end(ctx, done)
 	rate, window := w.out.Rate(r.warmup, r.window)
 	if window < r.window/4 { // the input was too short to drop the warm-up
 		rate, window = w.out.Rate(0, r.warmup+r.window)
@@ -338,7 +344,6 @@ func (r *runner) rate(ctx context.Context, s *system, name string, in *input, ro
 	out.Checkpoints = checkpointsOf(w.logs[0])
 	if done > 0 {
 		out.CPUPerMillion = cpu / float64(done) * 1e6
-		out.BrokerBytesPerRecord = float64(bytes) / float64(done)
 	}
 	if err != nil {
 		return fail(err)
@@ -359,17 +364,17 @@ func (r *runner) newJob(s *system, name, kind string, in *input) job {
 const latencyGrace = time.Second
 
 // latency measures a system under a load that comes by the clock.
-func (r *runner) latency(ctx context.Context, s *system, name string, perSecond int64, round int) report.Round {
-	out := report.Round{Workload: name, System: s.name, Kind: "latency", Number: round, Offered: perSecond}
+func (r *runner) latency(ctx context.Context, s *system, name string, v variant, perSecond int64, round int) report.Round {
+	out := report.Round{Workload: v.of(name), System: s.name, Kind: "latency", Number: round, Offered: perSecond}
 	fail := func(err error) report.Round {
 		out.Error = err.Error()
 		return out
 	}
 	// Event times are wall-clock times, so the input of each round is its own.
-	const settle = 15 * time.Second
+	const settle = 12 * time.Second
 	start := time.Now().Add(settle)
 	records := int64((r.latencyWarmup + r.latencyWindow).Seconds() * float64(perSecond))
-	in, err := r.newInput(name, fmt.Sprintf("%s-l%d", s.name, round), start, records, perSecond, latencyGrace)
+	in, err := r.newInput(name, fmt.Sprintf("%s-l%d", s.name, round), v, start, records, perSecond, latencyGrace)
 	if err != nil {
 		return fail(err)
 	}
@@ -378,7 +383,8 @@ func (r *runner) latency(ctx context.Context, s *system, name string, perSecond 
 	}
 	hist := check.NewLatency(start.Add(r.latencyWarmup))
 	c := in.check(hist)
-	j := r.newJob(s, name, "l"+strconv.Itoa(round), in)
+	j := r.newJob(s, name, "l"+strconv.Itoa(round)+v.tag(), in)
+	j.interval = v.interval
 	j.graceMs = latencyGrace.Milliseconds()
 	w, err := r.start(ctx, s, j, 1, c)
 	if err != nil {

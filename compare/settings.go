@@ -23,7 +23,9 @@ type settings struct {
 	checkpointKeys                int64
 	checkpointChange              float64
 	checkpointInterval            time.Duration
-	rounds                        int
+	rounds, latencyRounds         int
+	intervals, skews              string
+	sweepRounds                   int
 	records                       int64
 	keys                          int
 	partitions                    int
@@ -38,6 +40,8 @@ type settings struct {
 
 	// what check makes of the lists
 	recoveryKeys, restoreKeys []int64
+	sweepIntervals            []time.Duration
+	sweepSkews                []float64
 }
 
 // define declares the flags.
@@ -54,14 +58,18 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.Int64Var(&s.checkpointKeys, "checkpoint-keys", 10_000_000, "keys of that state")
 	f.Float64Var(&s.checkpointChange, "checkpoint-change", 0.01, "share of its keys that change between two checkpoints, each once")
 	f.DurationVar(&s.checkpointInterval, "checkpoint-interval", 5*time.Second, "interval of these checkpoints")
-	f.IntVar(&s.rounds, "rounds", 3, "rounds; each contestant runs once in each")
-	f.Int64Var(&s.records, "records", 20_000_000, "input records of a rate round; enough for warm-up and window at the fastest rate")
+	f.IntVar(&s.rounds, "rounds", 3, "rounds of each rate; each contestant runs once in each")
+	f.IntVar(&s.latencyRounds, "latency-rounds", 1, "rounds of each latency")
+	f.StringVar(&s.intervals, "intervals", "", "checkpoint or commit intervals with which the rate of count and the latencies of -latency are measured, separated by commas, e.g. 25ms,100ms,1s,10s; empty: none")
+	f.StringVar(&s.skews, "skews", "", "exponents of Zipf's law for the keys of count with which its rate is measured, separated by commas, e.g. 0.5,1,1.5; empty: none")
+	f.IntVar(&s.sweepRounds, "sweep-rounds", 1, "rounds of -intervals and -skews")
+	f.Int64Var(&s.records, "records", 16_000_000, "input records of a rate round; enough for warm-up and window at the fastest rate")
 	f.IntVar(&s.keys, "keys", 100_000, "keys of the count workload")
 	f.IntVar(&s.partitions, "partitions", 4, "partitions of every topic")
 	f.DurationVar(&s.warmup, "warmup", 10*time.Second, "time after the first output that does not count")
-	f.DurationVar(&s.window, "window", 15*time.Second, "time that counts")
-	f.DurationVar(&s.latencyWarmup, "latency-warmup", 10*time.Second, "time of a latency round that does not count")
-	f.DurationVar(&s.latencyWindow, "latency-window", 30*time.Second, "time of a latency round that counts")
+	f.DurationVar(&s.window, "window", 10*time.Second, "time that counts")
+	f.DurationVar(&s.latencyWarmup, "latency-warmup", 5*time.Second, "time of a latency round that does not count")
+	f.DurationVar(&s.latencyWindow, "latency-window", 20*time.Second, "time of a latency round that counts")
 	f.Int64Var(&s.latencyRate, "latency-rate", 0, "records per second of a latency round; 0: half of Kafka Streams' rate in this run, else 50000")
 	f.DurationVar(&s.interval, "interval", time.Second, "checkpoint or commit interval of every system")
 	f.DurationVar(&s.grace, "grace", time.Minute, "how late records may be, in event time, in systems that drop late ones by the largest timestamp seen")
@@ -82,6 +90,9 @@ func (s *settings) check() error {
 	var keysErr, restoreErr, changeErr error
 	s.recoveryKeys, keysErr = numbers("recovery", s.recovery)
 	s.restoreKeys, restoreErr = numbers("restore", s.restore)
+	var intervalsErr, skewsErr error
+	s.sweepIntervals, intervalsErr = list("intervals", s.intervals, "a time of at least 1ms, e.g. 100ms", time.ParseDuration, func(d time.Duration) bool { return d >= time.Millisecond })
+	s.sweepSkews, skewsErr = list("skews", s.skews, "a number above 0, e.g. 1.5", func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, func(f float64) bool { return f > 0 && f < 100 })
 	if s.checkpointChange <= 0 || s.checkpointChange > 1 {
 		changeErr = fmt.Errorf("-checkpoint-change %g: give a share above 0 and up to 1, e.g. 0.01", s.checkpointChange)
 	}
@@ -89,10 +100,10 @@ func (s *settings) check() error {
 		known("systems", s.systems, systems),
 		known("workloads", s.workloads, workload.Names()),
 		known("latency", s.latencyOf, workload.Names()),
-		keysErr, restoreErr, changeErr,
+		keysErr, restoreErr, changeErr, intervalsErr, skewsErr,
 		atLeast("restore-rounds", s.restoreRounds, 1), atLeast("checkpoints", s.checkpoints, 0), atLeast("checkpoint-warm", s.checkpointWarm, 0),
 		atLeast("checkpoint-keys", s.checkpointKeys, 1), atLeast("checkpoint-interval", s.checkpointInterval, 100*time.Millisecond),
-		atLeast("rounds", s.rounds, 1), atLeast("recovery-rounds", s.recoveryRounds, 1), atLeast("keys", s.keys, 1),
+		atLeast("rounds", s.rounds, 1), atLeast("latency-rounds", s.latencyRounds, 1), atLeast("sweep-rounds", s.sweepRounds, 1), atLeast("recovery-rounds", s.recoveryRounds, 1), atLeast("keys", s.keys, 1),
 		atLeast("partitions", s.partitions, 1), atLeast("records", s.records, 1), atLeast("event-rate", s.eventRate, 1),
 		atLeast("latency-rate", s.latencyRate, 0), atLeast("interval", s.interval, time.Millisecond),
 		atLeast("window", s.window, time.Second), atLeast("latency-window", s.latencyWindow, time.Second),
@@ -114,14 +125,20 @@ func known(name, list string, names []string) error {
 	return nil
 }
 
-// numbers reads a list of numbers of at least 1.
-func numbers(name, list string) (out []int64, err error) {
-	for _, s := range split(list) {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("-%s: %q is no number of keys: give whole numbers of at least 1, separated by commas, e.g. -%s 100000,1000000, or -%s \"\" for none", name, s, name, name)
+// numbers reads a list of numbers of keys.
+func numbers(name, text string) ([]int64, error) {
+	return list(name, text, "a number of keys, e.g. 1000000",
+		func(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }, func(n int64) bool { return n >= 1 })
+}
+
+// list reads a list whose entries are what want says.
+func list[T any](name, text, want string, parse func(string) (T, error), valid func(T) bool) (out []T, err error) {
+	for _, s := range split(text) {
+		v, err := parse(s)
+		if err != nil || !valid(v) {
+			return nil, fmt.Errorf("-%s: %q is not %s: separate several by commas, and give -%s= for none", name, s, want, name)
 		}
-		out = append(out, n)
+		out = append(out, v)
 	}
 	return out, nil
 }

@@ -19,8 +19,12 @@ func parsed(t *testing.T, args ...string) (s settings, err error) {
 
 func TestListsAreRefusedWithWhatToDo(t *testing.T) {
 	for _, c := range []struct{ flag, value, want string }{
-		{"-recovery", "1000000,many", `-recovery: "many" is no number of keys: give whole numbers`},
-		{"-recovery", "-5", "at least 1"},
+		{"-recovery", "1000000,many", `-recovery: "many" is not a number of keys, e.g. 1000000: separate several by commas, and give -recovery= for none`},
+		{"-recovery", "-5", `"-5" is not a number of keys`},
+		{"-restore", "1e6", `-restore: "1e6" is not`},
+		{"-intervals", "25ms,100", `-intervals: "100" is not a time of at least 1ms`},
+		{"-skews", "flat", `-skews: "flat" is not a number above 0`},
+		{"-checkpoint-change", "2", "give a share above 0 and up to 1"},
 		{"-systems", "barrier,kafka-stream", `there is no "kafka-stream": choose among floor, barrier`},
 		{"-workloads", "count,q9", `-workloads: there is no "q9": choose among bigstate, count`},
 		{"-latency", "p5", `-latency: there is no "p5"`},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -56,6 +57,26 @@ func Numbers(topic string, start, perSecond, n int64, seed uint64) Source {
 			b = binary.BigEndian.AppendUint64(b, mix(uint64(i)*16+j+seed<<48))
 		}
 		return b[:8:8], b[8 : 8+CountValueSize], start + i*1000/perSecond
+	}}
+}
+
+// Skewed is Numbers whose keys modulo keys are not drawn evenly: the k-th is about
+// as frequent as (k+1)^-skew, and skew is above 0 (Zipf's law).
+func Skewed(topic string, start, perSecond, n int64, seed uint64, keys int, skew float64) Source {
+	even := Numbers(topic, start, perSecond, n, seed)
+	m := float64(keys) + 1
+	return Source{topic, n, func(i int64) ([]byte, []byte, int64) {
+		key, value, at := even.At(i)
+		x := binary.BigEndian.Uint64(key)
+		u := float64(x>>11) / (1 << 53)
+		k := math.Pow(m, u) // the inverse of the sum up to k; here for skew 1
+		if skew != 1 {
+			k = math.Pow(1+u*(math.Pow(m, 1-skew)-1), 1/(1-skew))
+		}
+		// Many input keys for one of the count: the input stays spread.
+		spread := mix(x) >> 24 * uint64(keys)
+		binary.BigEndian.PutUint64(key, spread+min(uint64(k)-1, uint64(keys)-1))
+		return key, value, at
 	}}
 }
 

@@ -58,3 +58,23 @@ func TestEverywhereReachesEveryPartition(t *testing.T) {
 		require.Equal(t, i/partitions*100, at)
 	}
 }
+
+func TestSkewedFollowsZipf(t *testing.T) {
+	const keys, n = 1000, 200_000
+	for skew, most := range map[float64]float64{0.5: 0.016, 1: 0.134, 1.5: 0.4} { // what a key 0 gets, about
+		src := Skewed("t", 0, 1000, n, 1, keys, skew)
+		count := make([]int, keys)
+		input := map[uint64]bool{}
+		for i := range int64(n) {
+			key, _, _ := src.At(i)
+			x := binary.BigEndian.Uint64(key)
+			input[x] = true
+			count[x%keys]++
+		}
+		require.Greater(t, len(input), n*9/10, "keys of the input repeat")
+		require.Greater(t, count[0], count[1])
+		require.Greater(t, count[1], count[10])
+		require.InDelta(t, most, float64(count[0])/n, most/2, "skew %g", skew)
+		require.NotZero(t, count[keys-1])
+	}
+}

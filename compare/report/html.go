@@ -51,35 +51,38 @@ func (p *Report) failed() (out []Round) {
 }
 
 var notes = map[string]string{
-	"rate":     "Input records per second that the output accounts for; bars are medians, lines reach from the slowest to the fastest round. Higher is better.",
-	"latency":  "Milliseconds from when the record that causes a row was due until a read_committed consumer saw the row. Lower is better.",
-	"recovery": "Seconds from the kill of one of three instances, the session timeout included. Lower is better.",
+	"rate":        "Input records per second that the output accounts for; bars are medians, lines reach from the slowest to the fastest round. Higher is better.",
+	"latency":     "Milliseconds from when the record that causes a row was due until a read_committed consumer saw the row. Lower is better.",
+	"restore":     "Seconds from the start of an instance without its local state until the last task was restored (by its log), until the first output and until output of every partition. Lower is better.",
+	"checkpoints": "Bytes uploaded by checkpoints in a row, in percent of the bytes of the whole checkpoint. Lower is better.",
+	"recovery":    "Seconds from the kill of one of three instances, the session timeout included. Lower is better.",
 }
+
+// plottedOf is how many figures of a kind are bars of one plot.
+var plottedOf = map[string]int{"rate": 1, "recovery": 2, "restore": 3, "checkpoints": 2}
 
 func (p *Report) section(kind, workload string) section {
 	s := section{Title: workload + ": " + kind, Note: notes[kind], Head: []string{"system"}}
 	plotted := figures[kind]
-	if kind == "rate" {
-		plotted = plotted[:1]
+	if n, ok := plottedOf[kind]; ok { // the rest has other units
+		plotted = plotted[:n]
 	}
 	for _, f := range figures[kind] {
 		s.Head = append(s.Head, f.name+", "+f.unit)
 	}
-	s.Head = append(s.Head, "lost", "doubled", "wrong")
+	s.Head = append(append(s.Head, p.ratioHeads(kind, workload)...), "lost", "doubled", "wrong", "rounds")
 	var bars []bar
 	for _, sys := range p.Systems {
 		rows := p.summaries(kind, workload, sys.Name)
 		if len(rows) == 0 {
 			continue
 		}
-		cells := []string{sys.Name}
 		for i, r := range rows {
-			cells = append(cells, r.Range.String())
-			if i < len(plotted) && r.Range.Rounds > 0 && (kind != "recovery" || i < 2) {
+			if i < len(plotted) && r.Range.Rounds > 0 {
 				bars = append(bars, bar{label(sys.Name, plotted[i].name, len(plotted)), r.Range, i})
 			}
 		}
-		s.Rows = append(s.Rows, append(cells, fmt.Sprint(rows[0].Lost), fmt.Sprint(rows[0].Doubled), fmt.Sprint(rows[0].Wrong)))
+		s.Rows = append(s.Rows, p.cells(kind, workload, sys.Name, rows))
 	}
 	s.Plot = barPlot(bars)
 	return s
@@ -114,23 +117,25 @@ func (p *Report) recoveryBySize() (section, bool) {
 // checkpoints plots duration and size over time of the first round of each
 // system that reports them.
 func (p *Report) checkpoints() (out []section) {
-	for _, workload := range p.workloads("rate") {
-		took, size := map[string][]point{}, map[string][]point{}
-		for _, r := range p.Rounds {
-			if r.Kind != "rate" || r.Workload != workload || r.Number != 1 {
+	for _, kind := range []string{"rate", "checkpoints"} {
+		for _, workload := range p.workloads(kind) {
+			took, size := map[string][]point{}, map[string][]point{}
+			for _, r := range p.Rounds {
+				if r.Kind != kind || r.Workload != workload || r.Number != 1 {
+					continue
+				}
+				for _, c := range r.Checkpoints {
+					took[r.System] = append(took[r.System], point{c.At, c.Seconds})
+					size[r.System] = append(size[r.System], point{c.At, c.MB})
+				}
+			}
+			if len(took) == 0 {
 				continue
 			}
-			for _, c := range r.Checkpoints {
-				took[r.System] = append(took[r.System], point{c.At, c.Seconds})
-				size[r.System] = append(size[r.System], point{c.At, c.MB})
-			}
+			out = append(out,
+				section{Title: workload + ": duration of checkpoints", Note: "Seconds from trigger to completion over the time of the first round.", Plot: linePlot(p.lines(took), "s", "s")},
+				section{Title: workload + ": bytes uploaded by checkpoints", Note: "Megabytes written to the checkpoint store over the time of the first round.", Plot: linePlot(p.lines(size), "s", "MB")})
 		}
-		if len(took) == 0 {
-			continue
-		}
-		out = append(out,
-			section{Title: workload + ": duration of checkpoints", Note: "Seconds from trigger to completion over the time of the first round.", Plot: linePlot(p.lines(took), "s", "s")},
-			section{Title: workload + ": bytes uploaded by checkpoints", Note: "Megabytes written to the checkpoint store over the time of the first round.", Plot: linePlot(p.lines(size), "s", "MB")})
 	}
 	return out
 }

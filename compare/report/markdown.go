@@ -32,41 +32,29 @@ func (p *Report) Markdown(w io.Writer) error {
 }
 
 func (p *Report) table(b *strings.Builder, kind, workload string) {
-	fmt.Fprintf(b, "\n### %s: %s\n\n| system |", workload, kind)
+	heads := []string{"system"}
 	for _, f := range figures[kind] {
-		fmt.Fprintf(b, " %s, %s |", f.name, f.unit)
+		heads = append(heads, f.name+", "+f.unit)
 	}
-	if kind == "rate" {
-		b.WriteString(" to kafka-streams | to flink | to floor |")
-	}
-	b.WriteString(" lost | doubled | wrong |\n|---|")
-	for range figures[kind] {
-		b.WriteString("---|")
-	}
-	if kind == "rate" {
-		b.WriteString("---|---|---|")
-	}
-	b.WriteString("---|---|---|\n")
+	heads = append(append(heads, p.ratioHeads(kind, workload)...), "lost", "doubled", "wrong", "rounds")
+	fmt.Fprintf(b, "\n### %s: %s\n\n| %s |\n%s|\n", workload, kind, strings.Join(heads, " | "), strings.Repeat("|---", len(heads)))
 	for _, s := range p.Systems {
 		rows := p.summaries(kind, workload, s.Name)
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintf(b, "| %s |", s.Name)
-		for _, r := range rows {
-			fmt.Fprintf(b, " %s |", r.Range)
-		}
-		if kind == "rate" {
-			for _, to := range []string{"kafka-streams", "flink", "floor"} {
-				if r, ok := p.ratio(workload, s.Name, to); ok && s.Name != to {
-					fmt.Fprintf(b, " %s |", r)
-				} else {
-					b.WriteString(" |")
-				}
-			}
-		}
-		fmt.Fprintf(b, " %d | %d | %d |\n", rows[0].Lost, rows[0].Doubled, rows[0].Wrong)
+		fmt.Fprintf(b, "| %s |\n", strings.Join(p.cells(kind, workload, s.Name, rows), " | "))
 	}
+}
+
+// cells are a row of a table.
+func (p *Report) cells(kind, workload, system string, rows []Summary) []string {
+	cells := []string{system}
+	for _, r := range rows {
+		cells = append(cells, r.Range.String())
+	}
+	cells = append(cells, p.ratios(kind, workload, system)...)
+	return append(cells, fmt.Sprint(rows[0].Lost), fmt.Sprint(rows[0].Doubled), fmt.Sprint(rows[0].Wrong), p.verdict(kind, workload, system))
 }
 
 func (p *Report) summaries(kind, workload, system string) []Summary {

@@ -55,11 +55,11 @@ type Round struct {
 	Faults  check.Faults `json:"faults"`
 
 	// Rate is in input records per second over a window.
-	Rate                 float64 `json:"rate,omitempty"`
-	WindowSeconds        float64 `json:"windowSeconds,omitempty"`
-	CPUPerMillion        float64 `json:"cpuSecondsPerMillion,omitempty"`
-	RSSMB                int64   `json:"rssMB,omitempty"`
-	BrokerBytesPerRecord float64 `json:"brokerBytesPerRecord,omitempty"`
+	Rate          float64 `json:"rate,omitempty"`
+	WindowSeconds float64 `json:"windowSeconds,omitempty"`
+	CPUPerMillion float64 `json:"cpuSecondsPerMillion,omitempty"`
+	RSSMB         int64   `json:"rssMB,omitempty"`
+	Bytes         Bytes   `json:"brokerBytesPerRecord"`
 
 	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
 
@@ -82,6 +82,22 @@ type Round struct {
 	ReadMBPerSecond float64 `json:"readMBPerSecond,omitempty"`
 	// ChangedPercent of the keys changed between two checkpoints, on average.
 	ChangedPercent float64 `json:"changedPercent,omitempty"`
+}
+
+// Bytes are what a system wrote to the broker, per input record.
+type Bytes struct {
+	Output      float64 `json:"output"`
+	Repartition float64 `json:"repartition"`
+	Changelog   float64 `json:"changelog"`
+	Other       float64 `json:"other"`
+}
+
+// storeBytes are what its checkpoints uploaded, per input record.
+func (r Round) storeBytes() (sum float64) {
+	for _, c := range r.Checkpoints {
+		sum += c.MB * 1e6 / float64(max(r.Records, 1))
+	}
+	return sum
 }
 
 // Checkpoint is one checkpoint of a round, as the system reported it.
@@ -148,7 +164,10 @@ var figures = map[string][]struct {
 		{"rate", "records/s", func(r Round) float64 { return r.Rate }},
 		{"cpu", "s per million records", func(r Round) float64 { return r.CPUPerMillion }},
 		{"memory", "MB", func(r Round) float64 { return float64(r.RSSMB) }},
-		{"broker bytes", "bytes per record", func(r Round) float64 { return r.BrokerBytesPerRecord }},
+		{"output", "bytes per record", func(r Round) float64 { return r.Bytes.Output }},
+		{"repartition", "bytes per record", func(r Round) float64 { return r.Bytes.Repartition }},
+		{"changelog", "bytes per record", func(r Round) float64 { return r.Bytes.Changelog }},
+		{"checkpoint store", "bytes per record", func(r Round) float64 { return r.storeBytes() }},
 	},
 	"latency": {
 		{"p50", "ms", func(r Round) float64 { return r.P50 }},
@@ -218,6 +237,10 @@ func rangeOf(rounds []Round, of func(Round) float64) Range {
 	for _, r := range rounds {
 		v = append(v, of(r))
 	}
+	return rangeOver(v)
+}
+
+func rangeOver(v []float64) Range {
 	if len(v) == 0 {
 		return Range{}
 	}
@@ -249,25 +272,6 @@ func (p *Report) workloads(kind string) []string {
 		}
 	}
 	return out
-}
-
-// ratio is the median, least and most of a system's rate over another's within
-// the same round.
-func (p *Report) ratio(workload, system, to string) (Range, bool) {
-	base := map[int]float64{}
-	for _, r := range p.of("rate", workload, to) {
-		if r.Error == "" && r.Rate > 0 {
-			base[r.Number] = r.Rate
-		}
-	}
-	var rounds []Round
-	for _, r := range p.of("rate", workload, system) {
-		if b := base[r.Number]; r.Error == "" && b > 0 {
-			r.Rate /= b
-			rounds = append(rounds, r)
-		}
-	}
-	return rangeOf(rounds, func(r Round) float64 { return r.Rate }), len(rounds) > 0
 }
 
 // Err returns an error if a round failed, lost or doubled anything.

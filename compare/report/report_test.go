@@ -27,6 +27,13 @@ func sampleReport() *Report {
 		Round{Workload: "q5", System: "kafka-streams", Kind: "latency", Number: 1, Error: "lost\nmore", Faults: check.Faults{Lost: 2}},
 		Round{Workload: "bigstate 10^5 keys", System: "barrier", Kind: "recovery", Number: 1, Keys: 1e5, FirstAfter: 11, FullAfter: 12},
 		Round{Workload: "bigstate 10^6 keys", System: "barrier", Kind: "recovery", Number: 1, Keys: 1e6, FirstAfter: 11, FullAfter: 13})
+	for i, full := range []float64{3, 4} {
+		p.Rounds = append(p.Rounds,
+			Round{Workload: "bigstate 10^6 keys", System: "barrier", Kind: "restore", Number: i + 1, ReadyAfter: 1, FullAfter: full},
+			Round{Workload: "bigstate 10^6 keys", System: "kafka-streams", Kind: "restore", Number: i + 1, FullAfter: 12})
+	}
+	p.Rounds = append(p.Rounds, Round{Workload: "bigstate 10^6 keys", System: "barrier", Kind: "checkpoints", Number: 1,
+		Checkpoints: []Checkpoint{{MB: 1, FullMB: 100}, {At: 1, Seconds: 1, MB: 9, FullMB: 100}}})
 	p.Summarize()
 	return p
 }
@@ -36,13 +43,17 @@ func TestSummary(t *testing.T) {
 	s := p.summaries("rate", "count", "barrier")
 	require.Len(t, s, len(figures["rate"]))
 	require.Equal(t, Range{450_000, 400_000, 500_000, 3}, s[0].Range)
-	ratio, ok := p.ratio("count", "barrier", "kafka-streams")
+	ratio, ok := p.ratio("rate", "count", "barrier", "kafka-streams")
 	require.True(t, ok)
 	require.Equal(t, Range{4, 4, 4, 3}, ratio)
 	lost := p.summaries("latency", "q5", "kafka-streams")
 	require.EqualValues(t, 2, lost[0].Lost)
 	require.Equal(t, 1, lost[0].Failed)
 	require.Equal(t, "–", lost[0].Range.String())
+	ratio, ok = p.ratio("restore", "bigstate 10^6 keys", "barrier", "kafka-streams")
+	require.True(t, ok)
+	require.Equal(t, Range{3.5, 3, 4, 2}, ratio, "times are the other way round")
+	require.Equal(t, Range{5, 5, 5, 1}, p.summaries("checkpoints", "bigstate 10^6 keys", "barrier")[0].Range)
 	require.EqualError(t, p.Err(), "latency of q5, round 1 of kafka-streams failed: lost")
 }
 
@@ -53,6 +64,10 @@ func TestWriters(t *testing.T) {
 	require.Contains(t, md.String(), "| barrier | 450 k (400 k–500 k) |")
 	require.Contains(t, md.String(), "4.00 (4.00–4.00)")
 	require.Contains(t, md.String(), "- q5, latency, kafka-streams, round 1: lost\n")
+	require.Contains(t, md.String(), "1 of 1 FAILED: lost |")
+	require.Contains(t, md.String(), "| full output, × kafka-streams |")
+	require.Contains(t, md.String(), "3.50 (3.00–4.00)")
+	require.Contains(t, md.String(), "**flink took no part:** mvn is needed")
 	require.NoError(t, p.HTML(&page))
 	require.Contains(t, page.String(), "<svg")
 	require.Contains(t, page.String(), "recovery against state size")
