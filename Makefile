@@ -17,6 +17,7 @@ MUTATE   ?=
 DURATION ?= 600s
 BREAK    ?=
 MODE     ?= barrier
+GUARANTEE ?= exactly-once
 ARGS     ?=
 
 # Packages whose goroutines meet: these run a second time under the race detector.
@@ -36,7 +37,7 @@ help: ## print this list
 	@echo '  sim:   SEEDS=$(SEEDS) SEED=one seed to replay MUTATE=all|R2|R3|…'
 	@echo '  metamorphic: SEEDS=$(SEEDS) SEED=one seed to replay'
 	@echo '  crash: DURATION=$(DURATION) SEED=7 BREAK=commit-early|no-lineage|offsets-ahead'
-	@echo '         MODE=changelog BREAK=offsets-ahead|store-early'
+	@echo '         MODE=changelog BREAK=offsets-ahead|store-early; GUARANTEE=at-least-once'
 	@echo '  bench: ARGS="flags of integration/bench"'
 	@echo '  real servers: TIDEGATE_KAFKA_BROKERS, TIDEGATE_S3_ENDPOINT use running ones (loopback only);'
 	@echo '                TIDEGATE_KAFKA=docker|java takes one way of starting a broker only'
@@ -75,7 +76,7 @@ metamorphic: ## random topologies, input, partitions and restarts against a refe
 	$(GO) test -count=1 -timeout 60m ./internal/dsltest/metamorphic $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
 
 crash: ## real processes on real servers, killed at random, every output record checked
-	cd integration && $(GO) run ./crash -mode $(MODE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(BREAK),-break $(BREAK))
+	cd integration && $(GO) run ./crash -mode $(MODE) -guarantee $(GUARANTEE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(BREAK),-break $(BREAK))
 
 bench: ## the count workload against the floor, on a real broker
 	cd integration && $(GO) run ./bench $(ARGS)

@@ -14,8 +14,10 @@ import (
 // Each program prints what its README shows, and nothing else, and ends in order
 // after Ctrl-C.
 func TestProgramsPrintWhatTheirReadmesShow(t *testing.T) {
-	for _, name := range []string{"wordcount", "sessions", "orders", "dedup", "punctuation", "flightjoins"} {
-		t.Run(name, func(t *testing.T) {
+	for _, line := range []string{"wordcount", "wordcount -mode changelog", "sessions", "orders", "dedup", "punctuation", "flightjoins"} {
+		t.Run(line, func(t *testing.T) {
+			args := strings.Fields(line)
+			name := args[0]
 			missing := shown(t, name)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
@@ -24,7 +26,7 @@ func TestProgramsPrintWhatTheirReadmesShow(t *testing.T) {
 				t.Fatalf("build: %v\n%s", err, out)
 			}
 
-			cmd := exec.CommandContext(ctx, program)
+			cmd := exec.CommandContext(ctx, program, args[1:]...)
 			cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 			var log strings.Builder
 			cmd.Stderr = &log

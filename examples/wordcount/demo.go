@@ -7,12 +7,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/embedded"
 )
 
 // demo runs the service over a broker in this process, with sample data. A
 // service of your own does not need this file.
-func demo(ctx context.Context) error {
+func demo(ctx context.Context, mode tidegate.Mode) error {
 	folder, err := os.MkdirTemp("", "wordcount")
 	if err != nil {
 		return err
@@ -35,7 +36,7 @@ func demo(ctx context.Context) error {
 			log.Print(err)
 		}
 	}()
-	return serve(ctx, broker.Addr(), filepath.Join(folder, "checkpoints"), filepath.Join(folder, "state"))
+	return serve(ctx, broker.Addr(), filepath.Join(folder, "checkpoints"), filepath.Join(folder, "state"), mode)
 }
 
 // show prints a record of the output.

@@ -34,30 +34,35 @@ const (
 	windowSize  = 10 * time.Second
 )
 
-// aggregate is the running value of a group.
-type aggregate struct{ Count, Sum, Min, Max int64 }
+// aggregate is the running value of a group. Seen has a bit per number of the
+// group: with at-least-once a count alone could hide a loss behind a repetition.
+type aggregate struct {
+	Count, Sum, Min, Max int64
+	Seen                 uint64
+}
 
-// aggregateSerde is four big-endian numbers.
+// aggregateSerde is five big-endian numbers.
 type aggregateSerde struct{}
 
 func (aggregateSerde) Append(dst []byte, a aggregate) ([]byte, error) {
 	for _, v := range []int64{a.Count, a.Sum, a.Min, a.Max} {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(v))
 	}
-	return dst, nil
+	return binary.BigEndian.AppendUint64(dst, a.Seen), nil
 }
 
 func (aggregateSerde) Decode(b []byte) (a aggregate, err error) {
-	if len(b) != 32 {
-		return a, fmt.Errorf("aggregate: want 32 bytes, got %d", len(b))
+	if len(b) != 40 {
+		return a, fmt.Errorf("aggregate: want 40 bytes, got %d", len(b))
 	}
 	for i, p := range []*int64{&a.Count, &a.Sum, &a.Min, &a.Max} {
 		*p = int64(binary.BigEndian.Uint64(b[8*i:]))
 	}
+	a.Seen = binary.BigEndian.Uint64(b[32:])
 	return a, nil
 }
 
-func (aggregateSerde) Fingerprint() string { return "crash.aggregate/1" }
+func (aggregateSerde) Fingerprint() string { return "crash.aggregate/2" }
 
 // bucketOf groups the groups for the second hop.
 func bucketOf(group string) string {
@@ -80,6 +85,7 @@ func topology() (*tidegate.Topology, error) {
 			}
 			a.Count++
 			a.Sum += v
+			a.Seen |= 1 << (v % groupSpan)
 			return a
 		}, serde.Serde[aggregate](aggregateSerde{})).
 		ToStream()
@@ -124,6 +130,7 @@ func child(args []string) error {
 	breaking := fs.String("break", "", "")
 	mode := fs.String("mode", "barrier", "")
 	standbys := fs.Int("standbys", 0, "")
+	guarantee := fs.String("guarantee", exactlyOnce, "")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -151,20 +158,25 @@ func child(args []string) error {
 		}
 		os.Exit(3) // the harness is gone
 	}()
+	opts := []tidegate.Option{}
+	if *guarantee == atLeastOnce {
+		opts = append(opts, tidegate.WithGuarantee(tidegate.AtLeastOnce))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if *mode == "changelog" {
-		return runChild(ctx, topo, test, *brokers, *stateDir, *name,
+		return runChild(ctx, topo, test, *brokers, *stateDir, *name, append(opts,
 			tidegate.WithMode(tidegate.Changelog), tidegate.WithCommitInterval(*interval/5), tidegate.WithTransactionTimeout(10*time.Second),
-			tidegate.WithStandbys(*standbys))
+			// Some tasks move at once, some when they were followed.
+			tidegate.WithStandbys(*standbys), tidegate.WithAcceptableLag(2000), tidegate.WithProbingInterval(2*time.Second))...)
 	}
 	store, err := s3.New(ctx, s3.Config{Bucket: *bucket, Endpoint: *endpoint, PathStyle: true, Region: aws.ToString(aws.String("us-east-1"))})
 	if err != nil {
 		return err
 	}
-	return runChild(ctx, topo, test, *brokers, *stateDir, *name,
+	return runChild(ctx, topo, test, *brokers, *stateDir, *name, append(opts,
 		tidegate.WithCheckpointStore(store), tidegate.WithCheckpointInterval(*interval), tidegate.WithCheckpointTimeout(8*time.Second),
-		tidegate.WithToleratedAborts(3), tidegate.WithTransactionTimeout(5*time.Minute), tidegate.WithExpectedRestart(2*time.Minute))
+		tidegate.WithToleratedAborts(3), tidegate.WithTransactionTimeout(5*time.Minute), tidegate.WithExpectedRestart(2*time.Minute))...)
 }
 
 // runChild runs the application with what both modes share.

@@ -3,6 +3,7 @@
 //
 //	go run ./crash -duration 600s -seed 7 [-break commit-early|no-lineage|offsets-ahead]
 //	go run ./crash -mode changelog -duration 600s -seed 7 [-standbys 1] [-break offsets-ahead|store-early]
+//	go run ./crash -guarantee at-least-once …
 //
 // # The application
 //
@@ -21,6 +22,11 @@
 // closed-form answer. The i-th record of a window must be i, and in the end its
 // count is known from the input. A count that was there before is a duplicate;
 // one that leaves a gap is a loss.
+//
+// With at-least-once records may come again, and state may have counted some of
+// them twice. Repeated counts are shown, and only these fail the run: a group of
+// which no running value includes every number (it has a bit for each), windows
+// that count less than there is, and values that no input can lead to.
 //
 // # The chaos
 //

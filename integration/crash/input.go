@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	groupSize = 50  // numbers in a group
-	active    = 64  // groups that get numbers at the same time
-	stepMs    = 1   // event time between records
-	batch     = 500 // records produced together
+	groupSize = 50   // numbers in a group
+	groupSpan = 1000 // from a group's first number to the next one's
+	active    = 64   // groups that get numbers at the same time
+	stepMs    = 1    // event time between records
+	batch     = 500  // records produced together
 )
 
 // epoch is the event time of the first record.
@@ -30,7 +31,7 @@ func numberOf(i int64) (group, n int64) {
 }
 
 func groupName(group int64) string {
-	lo := group * 1000
+	lo := group * groupSpan
 	return fmt.Sprintf("%d-%d", lo, lo+groupSize-1)
 }
 
@@ -66,7 +67,7 @@ func (g *generator) run(ctx context.Context, perSecond int64) error {
 			group, n := numberOf(k)
 			list = append(list, testkit.Message{
 				Partition: partitionOf(group, n), Key: fmt.Appendf(nil, "%s/%d", groupName(group), n),
-				Value: binary.BigEndian.AppendUint64(nil, uint64(group*1000+n)), Timestamp: timeOf(k),
+				Value: binary.BigEndian.AppendUint64(nil, uint64(group*groupSpan+n)), Timestamp: timeOf(k),
 			})
 		}
 		// Not ctx: a batch is written whole or the run has failed.

@@ -34,7 +34,7 @@ func (i *instance) start() error {
 	args := []string{
 		"child", "-brokers", strings.Join(h.kafka.Brokers(), ","), "-name", i.name,
 		"-state", filepath.Join(h.dir, "state-"+i.name), "-break", h.opts.breaking, "-mode", h.opts.mode,
-		"-standbys", strconv.Itoa(h.opts.standbys),
+		"-standbys", strconv.Itoa(h.opts.standbys), "-guarantee", h.opts.guarantee,
 	}
 	env := os.Environ()
 	if h.s3 != nil {
