@@ -33,6 +33,7 @@ type settings struct {
 	latencyWarmup, latencyWindow  time.Duration
 	latencyRate                   int64
 	interval, grace               time.Duration
+	threads                       int
 	eventRate                     int64
 	seed                          uint64
 	heapMB                        int
@@ -66,6 +67,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.Int64Var(&s.records, "records", 16_000_000, "input records of a rate round; enough for warm-up and window at the fastest rate")
 	f.IntVar(&s.keys, "keys", 100_000, "keys of the count workload")
 	f.IntVar(&s.partitions, "partitions", 4, "partitions of every topic")
+	f.IntVar(&s.threads, "threads", 2, "stream threads of Kafka Streams and task slots of Flink")
 	f.DurationVar(&s.warmup, "warmup", 10*time.Second, "time after the first output that does not count")
 	f.DurationVar(&s.window, "window", 10*time.Second, "time that counts")
 	f.DurationVar(&s.latencyWarmup, "latency-warmup", 5*time.Second, "time of a latency round that does not count")

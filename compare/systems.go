@@ -211,7 +211,7 @@ func (r *runner) peerArgs(j job) []string {
 		"--interval-ms", strconv.FormatInt(j.interval.Milliseconds(), 10), "--keys", strconv.Itoa(j.keys),
 		"--state", filepath.Join(r.dir, j.name+"-state-"+strconv.Itoa(j.instance)),
 		"--grace-ms", strconv.FormatInt(j.graceMs, 10), "--session-ms", strconv.FormatInt(j.session.Milliseconds(), 10),
-		"--standbys", strconv.Itoa(j.standbys),
+		"--standbys", strconv.Itoa(j.standbys), "--threads", strconv.Itoa(r.threads),
 	}
 	for _, t := range [][2]string{
 		{"input", j.topics.Input}, {"persons", j.topics.Persons}, {"auctions", j.topics.Auctions}, {"bids", j.topics.Bids},
