@@ -84,8 +84,11 @@ bench: ## the count workload against the floor, on a real broker
 compare: ## barrier and changelog mode against Kafka Streams, Flink and the floor (needs a JDK 17 and Maven)
 	cd compare && $(GO) run . $(ARGS)
 
-compare-full: ## all systems, three sizes of state; hours
-	cd compare && $(GO) run . -systems floor,barrier,barrier-s3,changelog,at-least-once,unprotected,kafka-streams,kafka-streams-cache,kafka-streams-transactional,kafka-streams-streams-protocol,flink -latency q5,q8 -recovery 100000,1000000,10000000 -recovery-rounds 3 $(ARGS)
+compare-full: ## all systems and workloads, three sizes of state, restores, sizes of checkpoints, sweeps; hours
+	cd compare && $(GO) run . -systems floor,barrier,barrier-s3,changelog,at-least-once,unprotected,kafka-streams,kafka-streams-cache,kafka-streams-transactional,kafka-streams-streams-protocol,flink \
+	  -workloads count,q5,q8,passthrough,q3,q7,q11,bigstate -window 20s -records 24000000 -latency q5,q8 -latency-rounds 3 -latency-window 60s \
+	  -recovery 100000,1000000,10000000 -recovery-rounds 3 -restore 100000,1000000,10000000 -checkpoints 40 \
+	  -intervals 25ms,100ms,1s,10s -skews 0.5,1,1.5 $(ARGS)
 
 image: ## docker image of the broker, built here where none can be pulled
 	scripts/kafka-image.sh

@@ -48,6 +48,7 @@ func runChild(args []string) error {
 	f.IntVar(&s.standbys, "standbys", 0, "standby replicas")
 	f.Uint64Var(&s.o.Keys, "keys", 100_000, "number of keys")
 	f.IntVar(&s.o.ValueBytes, "value-bytes", 32, "size of a value of bigstate")
+	f.DurationVar(&s.o.Grace, "grace", 0, "how late records of q7's longer way may be")
 	f.StringVar(&s.o.Topics.Input, "input", "", "topic")
 	f.StringVar(&s.o.Topics.Persons, "persons", "", "topic")
 	f.StringVar(&s.o.Topics.Auctions, "auctions", "", "topic")

@@ -109,6 +109,7 @@ func (r *runner) tidegate(name, about string, flags ...string) *system {
 			"-child", "-workload=" + j.workload, "-brokers=" + r.cluster.brokers(), "-app=" + j.name,
 			"-state=" + filepath.Join(r.dir, j.name+"-state-"+instance), "-name=" + j.name + "-" + instance,
 			"-keys=" + strconv.Itoa(j.keys), "-session=" + j.session.String(), "-standbys=" + strconv.Itoa(j.standbys),
+			"-grace=" + (time.Duration(j.graceMs) * time.Millisecond).String(),
 			"-input=" + j.topics.Input, "-persons=" + j.topics.Persons, "-auctions=" + j.topics.Auctions,
 			"-bids=" + j.topics.Bids, "-output=" + j.topics.Output,
 		}}

@@ -122,7 +122,8 @@ func (s *Auctions) Faults() Faults {
 	if s.newest < 0 {
 		return f
 	}
-	until := s.g.Time(nexmark.AuctionEvent(s.newest)) - lossSlackMs
+	until := s.g.Time(nexmark.AuctionEvent(s.newest))
+	until -= lossSlack(s.g.Start, until)
 	for id := int64(0); id < s.newest && s.g.Time(nexmark.AuctionEvent(id)) < until; id++ {
 		if _, d := s.row(id); d == must && !s.seen[id] {
 			f.Lost++

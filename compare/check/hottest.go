@@ -132,7 +132,7 @@ func (h *Hottest) Faults() Faults {
 	for end := range h.seen {
 		last = max(last, min(end, h.until))
 	}
-	for end := h.next; end < last-lossSlackMs; end += AdvanceMs {
+	for end := h.next; end < last-lossSlack(h.g.Start, last); end += AdvanceMs {
 		if h.has(end) && !h.seen[end] {
 			f.Lost++
 			if f.First == "" {
@@ -143,9 +143,11 @@ func (h *Hottest) Faults() Faults {
 	return f
 }
 
-// lossSlackMs: a row that is this much older than the newest one, in event
-// time, must have come.
-const lossSlackMs = 120_000
+// lossSlack is how much older than the newest row, in event time, a row must be
+// that never came to count as lost. Partitions are worked off at unequal speed: at
+// full speed a second of work is minutes of event time, so it is a part of what
+// was seen, and two minutes at least.
+func lossSlack(start, newest int64) int64 { return max(120_000, (newest-start)/4) }
 
 // Verdict returns an error if there is a fault.
 func (h *Hottest) Verdict() error { return h.Faults().Err() }

@@ -104,7 +104,8 @@ func (m *Maxima) Faults() Faults {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f := m.f
-	for end := m.next; end < min(m.newest, m.until)-lossSlackMs; end += WindowMs {
+	last := min(m.newest, m.until)
+	for end := m.next; end < last-lossSlack(m.g.Start, last); end += WindowMs {
 		if n := m.open[end]; n > 0 {
 			f.Lost += int64(n)
 			if f.First == "" {

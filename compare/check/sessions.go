@@ -35,6 +35,7 @@ type Sessions struct {
 	notes
 	rows     map[int64][]Span
 	seen     map[int64]uint64 // by bidder, a bit per session
+	start    int64            // the first session's
 	until    int64            // sessions that end later may be missing
 	expected int64
 	came     int64 // rows of those that must come
@@ -50,12 +51,13 @@ const mostSessions = 64
 // NewSessions expects the sessions of rows that end by until, in milliseconds;
 // later ones may be missing. rows are only read. latency may be nil.
 func NewSessions(rows map[int64][]Span, until int64, latency *Latency) (*Sessions, error) {
-	s := &Sessions{rows: rows, seen: map[int64]uint64{}, until: until, latency: latency}
+	s := &Sessions{rows: rows, seen: map[int64]uint64{}, start: until, until: until, latency: latency}
 	for bidder, list := range rows {
 		if len(list) > mostSessions {
 			return nil, fmt.Errorf("bidder %d has %d sessions, of which %d can be checked: use a higher -event-rate or fewer -records", bidder, len(list), mostSessions)
 		}
 		for _, span := range list {
+			s.start = min(s.start, span.Start)
 			if span.End <= until {
 				s.expected++
 			}
@@ -115,7 +117,8 @@ func (s *Sessions) Faults() Faults {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.f
-	until := min(s.newest, s.until) - lossSlackMs
+	until := min(s.newest, s.until)
+	until -= lossSlack(s.start, until)
 	for bidder, list := range s.rows {
 		for i, span := range list {
 			if span.End < until && s.seen[bidder]&(1<<i) == 0 {

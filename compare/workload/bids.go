@@ -15,7 +15,8 @@ const gap = check.GapMs * time.Millisecond
 
 // q7 is the bids of the highest price in each window. The maximum comes per
 // auction first, then over all of them, and is then joined back to the bids by
-// its price, so the join keeps every bid of a window.
+// its price, so the join keeps every bid of a window, and of the grace: bids come
+// on a shorter way than maxima, and stream time is that of the fastest input.
 func q7(b *tidegate.Builder, o Options) {
 	bids := read(b, o.Topics.Bids)
 	maxima := bids.
@@ -37,7 +38,7 @@ func q7(b *tidegate.Builder, o Options) {
 			tidegate.Serdes[int64, int64]{Key: serde.Int64(), Value: serde.Int64()})
 	bids.
 		SelectKey(func(_ int64, bid []byte) int64 { return nexmark.Field(bid, 2) }, serde.Int64()).
-		JoinStream("by-price", maxima, tidegate.JoinWithin(0).After(window), func(bid []byte, end int64) []byte {
+		JoinStream("by-price", maxima, tidegate.JoinWithin(0).After(window).Grace(o.Grace), func(bid []byte, end int64) []byte {
 			if windowStart(nexmark.Field(bid, 3))+check.WindowMs != end {
 				return nil
 			}

@@ -31,6 +31,9 @@ type Options struct {
 	Keys uint64
 	// ValueBytes is the size of a value in the state of "bigstate".
 	ValueBytes int
+	// Grace is how far q7's maxima may be behind its bids, in event time: they come
+	// by a longer way.
+	Grace time.Duration
 }
 
 // Window of q5, q7 and q8, and the advance of q5's.
