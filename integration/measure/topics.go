@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -51,7 +52,7 @@ func DeleteTopics(client sarama.Client, prefix string) {
 	}
 	for name := range topics {
 		if strings.HasPrefix(name, prefix) {
-			if err := admin.DeleteTopic(name); err != nil {
+			if err := admin.DeleteTopic(name); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) { // gone already
 				fmt.Fprintf(os.Stderr, "delete topic %s: %v\n", name, err)
 			}
 		}
