@@ -54,7 +54,7 @@ type gatedKV struct {
 	g *gate
 }
 
-func (kv gatedKV) Batch() state.Batch { return gatedBatch{kv.KV, kv.g} }
+func (kv gatedKV) Batch() state.Batch { return gatedBatch(kv) }
 
 type gatedBatch struct {
 	state.KV
