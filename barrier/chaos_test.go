@@ -38,7 +38,7 @@ func TestChaosFindsMissingRules(t *testing.T) {
 	}
 }
 
-var chaosKinds = []string{"running", "passed", "prepared", "committed", "manifest", "marked", "fenced", "offsets", "zero", "cleaned", "append-a", "append-b", "append-c"}
+var chaosKinds = []string{"running", "passed", "prepared", "committed", "manifest", "marked", "fenced", "offsets", "zero", "cleaned", "prefetched", "append-a", "append-b", "append-c"}
 
 func chaos(seed uint64, rules Rules) string {
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -69,7 +69,7 @@ func chaos(seed uint64, rules Rules) string {
 			w.release(kind)
 		case 8:
 			if n.m != nil && n.m.part.inc != 0 && len(n.m.part.tasks) > 0 {
-				w.step(n, EvTaskFailed{Incarnation: n.m.part.inc, Tasks: n.m.part.tasks[:1], Error: "user error"})
+				w.step(n, EvTaskFailed{Incarnation: n.m.log.start.incOf(n.m.part.tasks[0]), Tasks: n.m.part.tasks[:1], Error: "user error"})
 			}
 		case 9:
 			if rnd.IntN(3) == 0 {

@@ -40,6 +40,8 @@ type Config struct {
 
 	Interval           int64 // between Triggers (10 s)
 	CheckpointTimeout  int64 // Trigger to Complete (60 s)
+	HandoverTimeout    int64 // … of a checkpoint that moves tasks (10 s, at most CheckpointTimeout), R25
+	ReadyTimeout       int64 // wait for prefetches before a handover without those that are late (10 s), R25
 	ToleratedAborts    int   // in a row; one more is a failure (default 2; -1 means none)
 	TransactionTimeout int64 // (10 min)
 	SessionTimeout     int64 // of the group (10 s)
@@ -55,7 +57,7 @@ type Config struct {
 
 // DefaultConfig holds the defaults.
 var DefaultConfig = Config{
-	TxnIDs: 4, Interval: 10_000, CheckpointTimeout: 60_000, ToleratedAborts: 2,
+	TxnIDs: 4, Interval: 10_000, CheckpointTimeout: 60_000, ToleratedAborts: 2, HandoverTimeout: 10_000, ReadyTimeout: 10_000,
 	TransactionTimeout: 600_000, SessionTimeout: 10_000, ExpectedRestart: 300_000,
 	ShutdownDeadline: 30_000, Settle: 200, LeaveGrace: 500, AppendRetry: 2000, Retain: 3,
 }
@@ -65,6 +67,7 @@ func (c *Config) check() error {
 	d := &DefaultConfig
 	for _, f := range []struct{ field, def *int64 }{
 		{&c.Interval, &d.Interval}, {&c.CheckpointTimeout, &d.CheckpointTimeout},
+		{&c.HandoverTimeout, &d.HandoverTimeout}, {&c.ReadyTimeout, &d.ReadyTimeout},
 		{&c.TransactionTimeout, &d.TransactionTimeout}, {&c.SessionTimeout, &d.SessionTimeout},
 		{&c.ExpectedRestart, &d.ExpectedRestart}, {&c.ShutdownDeadline, &d.ShutdownDeadline},
 		{&c.Settle, &d.Settle}, {&c.LeaveGrace, &d.LeaveGrace}, {&c.AppendRetry, &d.AppendRetry},
@@ -115,5 +118,8 @@ type Rules struct {
 	SkipR6  bool // every incarnation is accepted
 	SkipR9  bool // nothing waits behind a barrier
 	SkipR16 bool // a checkpoint completes with the first ack
-	SkipR27 bool // dead instances stay valid and are not fenced
+	SkipR25 bool // tasks are handed over to whoever the plan named, dead and leaving instances too
+	// SkipR25Halt: tasks that move do not stop behind the barrier.
+	SkipR25Halt bool
+	SkipR27     bool // dead instances stay valid and are not fenced
 }

@@ -17,7 +17,9 @@ import (
 //	   ┌────────────────────────────────────┘
 //	   ▼
 //	commit what is decided ─▶ must tasks start? ── no ─▶ Trigger, acks, manifest, Complete
-//	   ▲                          │ yes                        │ failed, lost, changed
+//	   ▲                          │ yes                        │ failed, lost (a changed
+//	   │                          │                            │ assignment moves tasks
+//	   │                          │                            │ with a Complete: moving)
 //	   │                          ▼                            ▼
 //	   │                       Rollback ─▶ commit ─▶ fence ─▶ offsets ─▶ Start
 //	   └──────────────────────────────────────────────────────────────────┘
@@ -44,7 +46,8 @@ type coordinator struct {
 	fenced   []ids.InstanceID // answered, in any attempt of this term
 	offsets  offsetsState     // R28
 	suspects []ids.InstanceID // to be named dead with the next Rollback (R26)
-	changed  int64            // log end when a changed assignment was seen; -1: none
+	moving   moving           // R25
+	took     int64            // Trigger to Complete of the last checkpoint of this term
 	trigger  int64            // when the last Trigger was appended
 	manifest manifestState    // of the undecided checkpoint
 	marked   ids.CheckpointID // last one marked in this term; -1: none
@@ -80,7 +83,7 @@ type manifestState struct {
 // takeLead begins a term of this instance.
 func (c *coordinator) takeLead(m *Machine, term int64) {
 	*c = coordinator{
-		term: term, since: m.now, countedAt: -1, attempt: -1, changed: -1, trigger: m.now,
+		term: term, since: m.now, countedAt: -1, attempt: -1, moving: moving{since: -1}, trigger: m.now,
 		marked: ids.NoCheckpoint, markAsk: ids.NoCheckpoint, cleaned: ids.NoCheckpoint,
 	}
 }
@@ -165,9 +168,9 @@ func (c *coordinator) onRecord(m *Machine, e EvRecord, sent int64) {
 			c.trigger = sent
 		}
 	case Complete:
-		c.completedAt = m.now
+		c.completedAt, c.took = m.now, m.now-c.trigger
 	case Start:
-		c.changed, c.suspects, c.trigger = -1, nil, m.now
+		c.moving.since, c.suspects, c.trigger = -1, nil, m.now
 	case Restore:
 		c.marked, c.markAsk = ids.NoCheckpoint, ids.NoCheckpoint
 	}
@@ -197,6 +200,7 @@ func (c *coordinator) act(m *Machine) {
 		return
 	}
 	c.count(m)
+	c.planMoves(m)
 	last := m.log.last()
 	if last == nil {
 		c.askZero(m)
@@ -245,7 +249,7 @@ func (c *coordinator) want(m *Machine) Body {
 	if body := c.wantDecision(m, last); body != nil {
 		return body
 	}
-	if body := c.wantTrigger(m, last); body != nil {
+	if body := c.wantTrigger(m); body != nil {
 		return body
 	}
 	return c.wantTidy(m, last)

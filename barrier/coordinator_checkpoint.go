@@ -72,7 +72,7 @@ func (c *coordinator) wantDecision(m *Machine, last *completed) Body {
 			return abort(AbortManifest, c.manifest.failed)
 		}
 		if c.manifest.key != "" && last.fullyCommitted() && !c.tooOld(m) {
-			return Complete{Term: c.term, N: u.n, Manifest: c.manifest.key}
+			return Complete{Term: c.term, N: u.n, Manifest: c.manifest.key, Moves: c.arrived(m)}
 		}
 	}
 	for _, d := range u.declines {
@@ -82,15 +82,15 @@ func (c *coordinator) wantDecision(m *Machine, last *completed) Body {
 			return abort(AbortDeclined, fmt.Sprintf("%s: %s", d.instance, d.decline.Detail))
 		}
 	}
-	if m.now-c.trigger > m.cfg.CheckpointTimeout {
-		return abort(AbortTimeout, fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.owners), m.cfg.CheckpointTimeout))
+	if limit := c.timeout(m); m.now-c.trigger > limit {
+		return abort(AbortTimeout, fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.owners), limit))
 	}
 	return nil
 }
 
 // wantTrigger begins a checkpoint: when the interval is over, or at once when
-// somebody waits for one.
-func (c *coordinator) wantTrigger(m *Machine, last *completed) Body {
+// tasks can be handed over or everybody leaves.
+func (c *coordinator) wantTrigger(m *Machine) Body {
 	l := m.log
 	if l.start == nil || l.rollback != nil || l.restoring || l.stopped || l.undecided != nil || !c.counted(m) {
 		return nil
@@ -101,7 +101,10 @@ func (c *coordinator) wantTrigger(m *Machine, last *completed) Body {
 	if m.allLeaving() {
 		return Trigger{Term: c.term, Stop: true}
 	}
-	if m.now-c.trigger < m.cfg.Interval && (c.changed < 0 || int64(last.ref.N) >= c.changed || l.aborts > 0) {
+	if moves := c.dueMoves(m); len(moves) > 0 {
+		return Trigger{Term: c.term, Moves: moves}
+	}
+	if m.now-c.trigger < m.cfg.Interval && !c.hurried(m) {
 		return nil
 	}
 	return Trigger{Term: c.term}
@@ -163,6 +166,9 @@ func (c *coordinator) wantTidy(m *Machine, last *completed) Body {
 		if in.dead && in.deadAt < int64(m.log.start.at) && !slices.Contains(uncommitted, in.id) {
 			return Fenced{Term: c.term, Instance: in.id}
 		}
+	}
+	if id, ok := c.goneFor(m); ok {
+		return Fenced{Term: c.term, Instance: id}
 	}
 	return nil
 }

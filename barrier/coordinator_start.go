@@ -101,7 +101,7 @@ func (c *coordinator) mustRollBack(m *Machine) string {
 	if c.tooOld(m) {
 		return "transactions would outlive their timeout before they could be committed"
 	}
-	return c.assignmentChanged(m)
+	return ""
 }
 
 // lost returns the owners that are not in the newest generation, or whose name
@@ -146,31 +146,6 @@ func (c *coordinator) silent(m *Machine) []ids.InstanceID {
 		return nil
 	}
 	return slices.DeleteFunc(out, func(id ids.InstanceID) bool { return id == m.cfg.Self })
-}
-
-// assignmentChanged: without a handover a changed assignment is Trigger,
-// Complete, Rollback, Start. So it is a reason only when a checkpoint that was
-// triggered after the change was seen is complete and committed.
-func (c *coordinator) assignmentChanged(m *Machine) string {
-	last := m.log.last()
-	if !c.otherOwners(m) {
-		c.changed = -1
-		return ""
-	}
-	if c.changed < 0 {
-		c.changed = m.log.end
-	}
-	if int64(last.ref.N) < c.changed || !last.fullyCommitted() || m.log.undecided != nil {
-		return ""
-	}
-	return "the assignment changed"
-}
-
-// otherOwners reports whether the counted generation proposes other owners
-// than the latest Start.
-func (c *coordinator) otherOwners(m *Machine) bool {
-	_, owners, _, ok := m.log.counted(m.gen.Generation)
-	return ok && !sameOwners(owners, m.log.start.owners)
 }
 
 // toBury returns the instances that the next Start needs to be named dead.

@@ -56,6 +56,35 @@ type DoStopTasks struct {
 	Keep        []ids.TxnHandle
 }
 
+// DoPrefetch fetches the state files of tasks that others run, as of a
+// completed checkpoint, so that a later start of them downloads little (R25). It
+// replaces an earlier one: what is no longer in Tasks may be removed, unless a
+// DoMoveTasks or DoStartTasks of the same Step takes it. A file that vanished is
+// no error: a DoPrefetch of a later checkpoint follows. Answer: EvPrefetched
+// (for any part of the tasks, repeatedly).
+type DoPrefetch struct {
+	Life  ids.Life
+	From  CheckpointRef
+	Tasks TaskSet
+}
+
+// DoMoveTasks carries out a handover (R25). Tasks in Gone halted behind the
+// barrier of checkpoint From and are dropped, with what waits for them. Tasks in
+// Come are restored from exactly From and run as Incarnation, with a producer id
+// of their own (R8), beside those that run on; answers: EvTaskRunning,
+// EvTaskFailed. Tasks is everything that this instance owns now. All running
+// tasks get Lineages before the next LogEnd, or they would take records of a new
+// owner for void (R6).
+type DoMoveTasks struct {
+	Life        ids.Life
+	Incarnation ids.Incarnation
+	Gone, Come  TaskSet
+	Tasks       TaskSet
+	From        CheckpointRef
+	Lineages    Lineages
+	Owners      []Owner // everybody's tasks
+}
+
 // DoTrigger begins checkpoint N on the local tasks. With Stop they stop behind
 // the barrier and go on only after an abort. Base is the checkpoint whose
 // objects may be referenced (R15). Answers: EvPassed, EvPrepared or
@@ -65,13 +94,17 @@ type DoTrigger struct {
 	Incarnation ids.Incarnation
 	Base        CheckpointRef
 	Stop        bool
+	Halt        TaskSet // tasks that are about to move: they stop behind the barrier (R25)
 }
 
 // DoDecided tells the local tasks how N ended. It may come without a DoTrigger.
+// Tasks that halted behind its barrier go on, as what they were: after an abort
+// all of them, else those in Stay (R25).
 type DoDecided struct {
 	N         ids.CheckpointID
 	Completed bool
 	Reason    AbortReason // when not completed
+	Stay      TaskSet     // tasks of DoTrigger.Halt that were not moved after all
 }
 
 // DoCommit commits transactions of the completed checkpoint N, oldest first:
@@ -197,6 +230,8 @@ func (DoLeaveGroup) isEffect()    {}
 func (DoUseIDs) isEffect()        {}
 func (DoStartTasks) isEffect()    {}
 func (DoStopTasks) isEffect()     {}
+func (DoPrefetch) isEffect()      {}
+func (DoMoveTasks) isEffect()     {}
 func (DoTrigger) isEffect()       {}
 func (DoDecided) isEffect()       {}
 func (DoCommit) isEffect()        {}

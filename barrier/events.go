@@ -36,6 +36,7 @@ type EvGeneration struct {
 	Generation int32
 	Members    []ids.InstanceID
 	Tasks      TaskSet
+	Warm       TaskSet // tasks of others whose state this instance shall follow
 	SentAt     int64
 }
 
@@ -52,6 +53,13 @@ type EvAppendFailed struct{ Seq uint64 }
 
 // EvWantIDs asks for more transactional ids: Count is the total wanted.
 type EvWantIDs struct{ Count int }
+
+// EvPrefetched answers DoPrefetch: the files of these tasks as of checkpoint N
+// are here.
+type EvPrefetched struct {
+	N     ids.CheckpointID
+	Tasks TaskSet
+}
 
 // EvTaskRunning says that tasks started by DoStartTasks are restored and run.
 type EvTaskRunning struct {
@@ -180,6 +188,7 @@ func (EvGeneration) isEvent()     {}
 func (EvHeartbeat) isEvent()      {}
 func (EvAppendFailed) isEvent()   {}
 func (EvWantIDs) isEvent()        {}
+func (EvPrefetched) isEvent()     {}
 func (EvTaskRunning) isEvent()    {}
 func (EvTaskFailed) isEvent()     {}
 func (EvPassed) isEvent()         {}

@@ -10,8 +10,8 @@ import (
 //
 //	            all members leave: Trigger{stop}, Complete, Committed
 //	running ──▶ Leaving ───────────────────────────────────────────▶ left
-//	               │ others stay: join again with the mark; Trigger,  ▲
-//	               │ Complete, Committed, Rollback, Start without it  │
+//	               │ others stay: join again with the mark;           ▲
+//	               │ Trigger{moves}, Complete{moves}, Committed       │
 //	               └──────────────────────────────────────────────────┘
 //
 // At the deadline it leaves anyway and aborts what it never listed (R25).
@@ -45,7 +45,8 @@ func (p *participant) leave(m *Machine) {
 // uncommitted transaction, and as coordinator nothing left to commit and mark.
 // An own record in flight is waited for: it might make the instance an owner.
 func (p *participant) free(m *Machine) bool {
-	if m.inflight != nil {
+	// Behind the own Leaving no handover gives it tasks (R25).
+	if m.inflight != nil || p.leavingAt < 0 {
 		return false
 	}
 	if len(p.tasks) > 0 && !m.log.stopped {

@@ -17,6 +17,7 @@ type instance struct {
 	txnIDs     []string
 	owned      bool // a Start gave it a task
 	leaving    bool
+	ready      TaskSet // prefetched for a handover, since the latest Start (R25)
 	dead       bool
 	deadAt     int64 // offset of the last Rollback that named it
 	deadTerm   int64
@@ -29,6 +30,7 @@ type undecided struct {
 	n        ids.CheckpointID
 	term     int64
 	stop     bool
+	moves    []Move
 	base     CheckpointRef
 	reason   AbortReason    // once aborted
 	acks     []AckRef       // sorted by instance
@@ -81,7 +83,9 @@ type failure struct {
 //	F6  The last completed checkpoint is never retired but by Restore, and is
 //	    fully committed before the next one completes or starts tasks (R3, R24).
 //	F7  Every task of the latest Start has one owner, which is not dead while
-//	    no Rollback is pending (R4, R24).
+//	    no Rollback is pending (R4, R24). Only a Start and a Complete with moves
+//	    change owners, and only a Start those of tasks that the Trigger did not
+//	    announce (R25).
 type Log struct {
 	rules Rules
 	end   int64
@@ -111,6 +115,7 @@ type Log struct {
 	restored  bool      // the last completed one is the target of a Restore (R28)
 	restoring bool      // a Restore waits for its Rollback
 	stopped   bool      // the last completed one stopped the tasks of start
+	heldUp    bool      // a handover was aborted, and no checkpoint completed since (R25)
 	restores  []Restore // valid ones
 	hasZero   bool      // something completed in this log
 }
@@ -209,6 +214,7 @@ func (l *Log) apply(offset int64, r Record, out *Outcome) string {
 		in.leaving = true
 		return ""
 	case Ready:
+		in.ready = b.Tasks
 		return ""
 	case Running:
 		return l.applyRunning(in, b)
@@ -243,7 +249,7 @@ func (l *Log) applyDecision(offset int64, in *instance, body Body, out *Outcome)
 	case Trigger:
 		return l.applyTrigger(offset, b)
 	case Complete:
-		return l.applyComplete(b)
+		return l.applyComplete(offset, b)
 	case Abort:
 		return l.applyAbort(b, out)
 	case Rollback:
@@ -326,7 +332,7 @@ func (l *Log) applyLead(offset int64, in *instance, b Lead, out *Outcome) string
 func (l *Log) abortUndecided(reason AbortReason, out *Outcome) {
 	if u := l.undecided; u != nil && (!l.rules.SkipR3 || reason == AbortHigher) {
 		out.Aborted = append(out.Aborted, AbortedCheckpoint{N: u.n, Reason: reason})
-		l.undecided = nil
+		l.undecided, l.heldUp = nil, l.heldUp || len(u.moves) > 0
 	}
 }
 

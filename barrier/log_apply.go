@@ -91,10 +91,13 @@ func (l *Log) applyStart(offset int64, b Start) string {
 	for _, o := range b.Owners {
 		l.find(o.Instance).owned = true
 	}
+	for _, in := range l.instances {
+		in.ready = nil
+	}
 	l.lineages = last.lineages.Restart(tasks, b.N, ids.Incarnation(offset))
 	l.start = newStarted(ids.Incarnation(offset), b, tasks)
 	l.rollback, l.failures, l.lastAbort = nil, nil, nil
-	l.aborts, l.stopped = 0, false
+	l.aborts, l.stopped, l.heldUp = 0, false, false
 	return ""
 }
 
@@ -128,10 +131,11 @@ func (l *Log) applyTrigger(offset int64, b Trigger) string {
 		return "not all tasks run"
 	case l.undecided != nil:
 		return "another checkpoint is undecided"
-	case len(b.Moves) > 0:
-		return "handovers are reserved"
 	}
-	l.undecided = &undecided{n: ids.CheckpointID(offset), term: b.Term, stop: b.Stop, base: l.last().ref}
+	if why := l.mayMove(b.Moves, b.Stop); why != "" {
+		return why
+	}
+	l.undecided = &undecided{n: ids.CheckpointID(offset), term: b.Term, stop: b.Stop, moves: b.Moves, base: l.last().ref}
 	return ""
 }
 
@@ -184,12 +188,9 @@ func (u *undecided) acked(s *started) bool {
 	})
 }
 
-// applyComplete is the decision (R3).
-func (l *Log) applyComplete(b Complete) string {
-	if len(b.Moves) > 0 {
-		return "handovers are reserved"
-	}
-	if b.N == 0 {
+// applyComplete is the decision (R3), and the start of tasks that it moves (R25).
+func (l *Log) applyComplete(offset int64, b Complete) string {
+	if b.N == 0 && len(b.Moves) == 0 {
 		if l.hasZero {
 			return "checkpoint 0 is complete"
 		}
@@ -209,13 +210,17 @@ func (l *Log) applyComplete(b Complete) string {
 			return "the checkpoint before is not fully committed"
 		}
 	}
+	if why := l.mayHandOver(u, b.Moves); why != "" {
+		return why
+	}
 	l.lineages = l.lineages.Prune(oldestOf(u.acks))
 	l.settle()
 	l.completed = append(l.completed, &completed{
 		ref: CheckpointRef{N: u.n, Manifest: b.Manifest}, stop: u.stop, acks: u.acks, lineages: l.lineages,
 	})
 	l.undecided, l.lastAbort = nil, nil
-	l.aborts, l.restored, l.stopped = 0, false, u.stop
+	l.aborts, l.restored, l.stopped, l.heldUp = 0, false, u.stop, false
+	l.handOver(offset, u.n, b.Moves)
 	return ""
 }
 
@@ -244,7 +249,12 @@ func (l *Log) applyAbort(b Abort, out *Outcome) string {
 	}
 	out.Aborted = append(out.Aborted, AbortedCheckpoint{N: u.n, Reason: b.Reason})
 	u.reason = b.Reason
-	l.undecided, l.lastAbort = nil, u
+	l.undecided = nil
+	if len(u.moves) > 0 { // not counted (R17)
+		l.heldUp = true
+		return ""
+	}
+	l.lastAbort = u
 	l.aborts++
 	return ""
 }
@@ -351,8 +361,8 @@ func (l *Log) applyFenced(b Fenced) string {
 	switch {
 	case !ok:
 		return "the instance is not registered"
-	case !l.instances[i].dead:
-		return "the instance is not dead"
+	case !l.instances[i].dead && !l.left(l.instances[i]):
+		return "the instance is neither dead nor has it left"
 	case l.last() != nil && slices.Contains(l.last().uncommitted(), b.Instance):
 		return "something of it is uncommitted"
 	}

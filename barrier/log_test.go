@@ -158,7 +158,7 @@ func TestLogDecision(t *testing.T) {
 	lt.void(instA, Decline{N: n}, "answered")
 	lt.ok(instB, Ack{N: n, Incarnation: inc, Oldest: inc})
 	lt.void(instA, Complete{Term: 1, N: n - 1}, "not undecided")
-	lt.void(instA, Complete{Term: 1, N: n, Moves: []Move{{}}}, "reserved")
+	lt.void(instA, Complete{Term: 1, N: n, Moves: []Move{{}}}, "does not move")
 	lt.ok(instA, Complete{Term: 1, N: n, Manifest: "m"})
 	lt.void(instA, Abort{Term: 1, N: n}, "not undecided")
 
@@ -250,7 +250,7 @@ func TestLogDead(t *testing.T) {
 	lt.void(instA, Rollback{Term: 1, N: n, Tasks: logTasks, Dead: []ids.InstanceID{instA}}, "is the writer")
 	lt.void(instA, Rollback{Term: 1, N: 0, Tasks: logTasks}, "last completed")
 	lt.ok(instA, Rollback{Term: 1, N: n, Tasks: logTasks})
-	lt.void(instA, Fenced{Term: 1, Instance: instB}, "not dead")
+	lt.void(instA, Fenced{Term: 1, Instance: instB}, "neither dead")
 	lt.ok(instA, Rollback{Term: 1, N: n, Tasks: logTasks, Dead: []ids.InstanceID{instB}}) // they add up
 	lt.void(instB, Committed{N: n, Owner: instB}, "dead")
 	lt.void(instB, Register{TxnIDs: []string{"z"}}, "dead")

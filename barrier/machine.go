@@ -27,7 +27,8 @@ import (
 //	M1  At most one own record is in flight; it is repeated, with its number,
 //	    until it is read back (R1).
 //	M2  Nothing is done because of an own record before it is read back (R1).
-//	M3  Tasks run only as the incarnation of the latest valid Start (R4).
+//	M3  Tasks run only as the incarnation of the latest valid Start or handover
+//	    for them (R4).
 //	M4  After DoFatal, DoBecomeNew or DoExit there is no further effect.
 type Machine struct {
 	cfg Config
@@ -119,7 +120,7 @@ func (m *Machine) observe(ev Event) {
 	case EvLogLost:
 		m.fatal(fmt.Errorf("the control log lost records (%s): this application's history is damaged and cannot be repaired by this version: restore the topic from a backup, or start under another application id", e.Detail))
 	case EvGeneration:
-		e.Members, e.Tasks = slices.Clone(e.Members), NewTaskSet(e.Tasks...)
+		e.Members, e.Tasks, e.Warm = slices.Clone(e.Members), NewTaskSet(e.Tasks...), NewTaskSet(e.Warm...)
 		slices.SortFunc(e.Members, ids.InstanceID.Compare)
 		m.gen, m.provenAt = &e, max(m.provenAt, e.SentAt)
 	case EvHeartbeat:

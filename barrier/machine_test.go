@@ -101,7 +101,7 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) {
 	case "release":
 		w.release(names[0])
 	case "fail":
-		w.step(n, EvTaskFailed{Incarnation: n.m.part.inc, Tasks: n.m.part.tasks[:1], Error: "user error"})
+		w.step(n, EvTaskFailed{Incarnation: n.m.log.start.incOf(n.m.part.tasks[0]), Tasks: n.m.part.tasks[:1], Error: "user error"})
 	case "decline":
 		w.step(n, EvDeclined{N: w.fold.undecided.n, Reason: DeclineUpload, Detail: "disk full"})
 	case "restore":

@@ -27,7 +27,8 @@ type participant struct {
 	failed  TaskSet // to be reported
 	failure string
 
-	cp *localCheckpoint
+	cp  *localCheckpoint
+	pre prefetching
 
 	committing ids.CheckpointID // DoCommit was emitted for own transactions; 0: none
 	committed  bool             // … and answered
@@ -45,6 +46,7 @@ type participant struct {
 type localCheckpoint struct {
 	n         ids.CheckpointID
 	triggered int64
+	halt      TaskSet // stop behind the barrier (R25)
 	passed    TaskSet
 	prepared  *EvPrepared
 	declined  *EvDeclined
@@ -78,6 +80,8 @@ func (p *participant) observe(m *Machine, ev Event) bool {
 		if own := p.runAs(m, e.Tasks, e.Incarnation); len(own) > 0 {
 			p.failed, p.failure = p.failed.Union(own), e.Error
 		}
+	case EvPrefetched:
+		p.prefetched(e)
 	case EvPassed:
 		if p.cp != nil && p.cp.n == e.N {
 			p.cp.passed = p.cp.passed.Union(e.Tasks)
@@ -140,7 +144,7 @@ func (p *participant) onRecord(m *Machine, e EvRecord, out Outcome) {
 	case Trigger:
 		p.trigger(m, e, b)
 	case Complete:
-		p.complete(m, b)
+		p.complete(m, e, b)
 	case Committed:
 		if b.Owner == m.cfg.Self {
 			m.do(DoRelease{N: b.N})
@@ -158,6 +162,7 @@ func (p *participant) begin(m *Machine) {
 		return
 	}
 	p.inc, p.tasks, p.running, p.failed, p.cp = s.at, s.tasksOf(m.cfg.Self), nil, nil, nil
+	p.pre = prefetching{}
 	m.do(DoStartTasks{
 		Life: m.log.life, Incarnation: s.at, Tasks: p.tasks, From: m.log.last().ref,
 		Lineages: m.log.lineages, Owners: s.rec.Owners,
@@ -229,14 +234,15 @@ func (p *participant) trigger(m *Machine, e EvRecord, b Trigger) {
 	if len(p.tasks) == 0 {
 		return
 	}
-	p.cp = &localCheckpoint{n: ids.CheckpointID(e.Offset), triggered: m.now}
-	m.do(DoTrigger{N: p.cp.n, Incarnation: p.inc, Base: m.log.undecided.base, Stop: b.Stop})
+	p.cp = &localCheckpoint{n: ids.CheckpointID(e.Offset), triggered: m.now, halt: p.halting(m, b)}
+	m.do(DoTrigger{N: p.cp.n, Incarnation: p.inc, Base: m.log.undecided.base, Stop: b.Stop, Halt: p.cp.halt})
 }
 
-// complete commits what this instance listed, at once (R19).
-func (p *participant) complete(m *Machine, b Complete) {
+// complete commits what this instance listed, at once (R19), and hands tasks
+// over (R25).
+func (p *participant) complete(m *Machine, e EvRecord, b Complete) {
 	if p.cp != nil && p.cp.n == b.N {
-		m.do(DoDecided{N: b.N, Completed: true})
+		m.do(DoDecided{N: b.N, Completed: true, Stay: p.cp.halt.Minus(movedTasks(b.Moves))})
 		p.cp = nil
 	}
 	p.committing, p.committed = 0, false
@@ -244,6 +250,9 @@ func (p *participant) complete(m *Machine, b Complete) {
 	if a, ok := ackOf(c.acks, m.cfg.Self); ok && len(a.Ack.Txns) > 0 {
 		p.committing = b.N
 		m.do(DoCommit{N: b.N, Owner: m.cfg.Self, Txns: a.Ack.Txns})
+	}
+	if len(b.Moves) > 0 {
+		p.hand(m, b, ids.Incarnation(e.Offset), c.ref)
 	}
 }
 
@@ -264,6 +273,7 @@ func (p *participant) act(m *Machine) {
 		p.leave(m)
 	}
 	if !m.ended {
+		p.prefetch(m)
 		p.checkRestore(m)
 	}
 }
@@ -339,6 +349,9 @@ func (p *participant) want(m *Machine) Body {
 		return Leaving{}
 	}
 	if body := p.owedRunning(m); body != nil {
+		return body
+	}
+	if body := p.owedReady(m, self); body != nil {
 		return body
 	}
 	if p.cp != nil && m.log.undecided != nil && m.log.undecided.n == p.cp.n {

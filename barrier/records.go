@@ -65,7 +65,8 @@ type Assigned struct {
 	Fingerprint string           // of the writer's topology
 }
 
-// Ready says that the writer prefetched tasks for a handover (R25; reserved).
+// Ready says which tasks the writer has prefetched for a handover: all of them,
+// not only what was added (R25).
 type Ready struct{ Tasks TaskSet }
 
 // Running says that tasks of the Start at offset Incarnation are restored and
@@ -94,7 +95,7 @@ type Start struct {
 	Fingerprint string
 }
 
-// Move gives a task to another instance by a handover (R25; reserved, empty).
+// Move gives a task to another instance by a handover (R25).
 type Move struct {
 	Task ids.TaskID
 	To   ids.InstanceID
@@ -104,6 +105,8 @@ type Move struct {
 type Trigger struct {
 	Term  int64
 	Stop  bool // tasks stop behind the barrier: everybody leaves
+	// Moves are tasks that stop behind the barrier to go on elsewhere, sorted by
+	// task (R25).
 	Moves []Move
 }
 
@@ -151,7 +154,7 @@ type Complete struct {
 	Term     int64
 	N        ids.CheckpointID
 	Manifest string // key in the checkpoint store
-	Moves    []Move // handovers that take effect (R25; reserved, empty)
+	Moves    []Move // those of the Trigger that take effect, with this record's offset as incarnation (R25)
 }
 
 // AbortReason says why a checkpoint did not complete.

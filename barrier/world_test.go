@@ -255,6 +255,14 @@ func (w *world) perform(n *node, e Effect) {
 		if len(e.Tasks) > 0 {
 			w.answer(n, "running", EvTaskRunning{Incarnation: e.Incarnation, Tasks: e.Tasks})
 		}
+	case DoPrefetch:
+		if len(e.Tasks) > 0 {
+			w.answer(n, "prefetched", EvPrefetched{N: e.From.N, Tasks: e.Tasks})
+		}
+	case DoMoveTasks:
+		if len(e.Come) > 0 {
+			w.answer(n, "running", EvTaskRunning{Incarnation: e.Incarnation, Tasks: e.Come})
+		}
 	case DoTrigger:
 		w.answer(n, "passed", EvPassed{N: e.N, Tasks: w.fold.start.tasksOf(n.self)})
 		n.pid++
@@ -390,6 +398,14 @@ func ownersString(owners []Owner) string {
 	return strings.Join(out, " ")
 }
 
+func movesString(moves []Move) string {
+	var b strings.Builder
+	for _, mv := range moves {
+		fmt.Fprintf(&b, " %s->%s", mv.Task, shortID(mv.To))
+	}
+	return b.String()
+}
+
 func describeBody(b Body) string {
 	switch b := b.(type) {
 	case Life:
@@ -402,6 +418,8 @@ func describeBody(b Body) string {
 		return fmt.Sprintf("assigned gen=%d tasks=%s members=%s", b.Generation, tasksString(b.Tasks), shortIDs(b.Members))
 	case Running:
 		return fmt.Sprintf("running inc=%d", b.Incarnation)
+	case Ready:
+		return "ready " + tasksString(b.Tasks)
 	case Leaving:
 		return "leaving"
 	case Start:
@@ -410,13 +428,13 @@ func describeBody(b Body) string {
 		if b.Stop {
 			return fmt.Sprintf("trigger term=%d stop", b.Term)
 		}
-		return fmt.Sprintf("trigger term=%d", b.Term)
+		return fmt.Sprintf("trigger term=%d%s", b.Term, movesString(b.Moves))
 	case Ack:
 		return fmt.Sprintf("ack n=%d inc=%d txns=%d", b.N, b.Incarnation, len(b.Txns))
 	case Decline:
 		return fmt.Sprintf("decline n=%d reason=%d", b.N, b.Reason)
 	case Complete:
-		return fmt.Sprintf("complete term=%d n=%d", b.Term, b.N)
+		return fmt.Sprintf("complete term=%d n=%d%s", b.Term, b.N, movesString(b.Moves))
 	case Abort:
 		return fmt.Sprintf("abort term=%d n=%d reason=%d", b.Term, b.N, b.Reason)
 	case Committed:
@@ -451,9 +469,19 @@ func describeEffect(e Effect) string {
 		return fmt.Sprintf("start tasks inc=%d %s from %d lineage %v", e.Incarnation, tasksString(e.Tasks), e.From.N, e.Lineages.Of(ids.TaskID{}))
 	case DoStopTasks:
 		return fmt.Sprintf("stop tasks keep=%d", len(e.Keep))
+	case DoPrefetch:
+		return fmt.Sprintf("prefetch %s of %d", tasksString(e.Tasks), e.From.N)
+	case DoMoveTasks:
+		return fmt.Sprintf("move inc=%d gone=%s come=%s lineage %v", e.Incarnation, tasksString(e.Gone), tasksString(e.Come), e.Lineages.Groups)
 	case DoTrigger:
+		if len(e.Halt) > 0 {
+			return fmt.Sprintf("trigger %d base=%d halt=%s", e.N, e.Base.N, tasksString(e.Halt))
+		}
 		return fmt.Sprintf("trigger %d base=%d stop=%v", e.N, e.Base.N, e.Stop)
 	case DoDecided:
+		if len(e.Stay) > 0 {
+			return fmt.Sprintf("decided %d completed=%v stay=%s", e.N, e.Completed, tasksString(e.Stay))
+		}
 		return fmt.Sprintf("decided %d completed=%v reason=%d", e.N, e.Completed, e.Reason)
 	case DoCommit:
 		return fmt.Sprintf("commit %d of %s txns=%d", e.N, shortID(e.Owner), len(e.Txns))
