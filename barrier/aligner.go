@@ -393,6 +393,21 @@ func (a *Aligner) SetLog(end int64) bool {
 	return again
 }
 
+// SetLineages hands over the lineages behind a handover (R6, R25), before the
+// position in the control log moves past it: until then what the new
+// incarnations write stops its partition.
+func (a *Aligner) SetLineages(l Lineages) {
+	for i := range a.inputs {
+		for j := range a.inputs[i].channels {
+			c := &a.inputs[i].channels[j]
+			c.lineage = l.Of(c.task)
+			if p, ok := c.lineage.Find(c.inc); ok {
+				c.end, c.known = p.End, true
+			}
+		}
+	}
+}
+
 // Aligning returns the checkpoint whose barriers are awaited.
 func (a *Aligner) Aligning() (ids.CheckpointID, bool) {
 	return a.running, a.running != ids.NoCheckpoint

@@ -197,6 +197,11 @@ func (c *coordinator) counted(m *Machine) bool {
 // act asks for what has to be done outside the log.
 func (c *coordinator) act(m *Machine) {
 	if !c.leading(m) {
+		if c.offsets.write && !c.offsets.done {
+			// The shell gives up a refused write of who does not lead: a
+			// generation later the same term may lead again and must ask anew.
+			c.offsets = offsetsState{}
+		}
 		return
 	}
 	c.count(m)

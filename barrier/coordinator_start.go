@@ -266,8 +266,8 @@ func (c *coordinator) wantStart(m *Machine, last *completed) Body {
 	if !unique || !tasks.Equal(m.cfg.Tasks) {
 		return nil // not a plan for this topology: the next generation will do
 	}
-	if slices.ContainsFunc(owners, func(o Owner) bool { return m.log.find(o.Instance).dead }) {
-		return nil // it reads so, leaves, and the next generation is without it
+	if slices.ContainsFunc(owners, func(o Owner) bool { return !m.log.takes(o.Instance) }) {
+		return nil // it reads so, or wants it, leaves, and the next generation is without it
 	}
 	return Start{Term: c.term, N: last.ref.N, Generation: m.gen.Generation, Owners: owners, Fingerprint: fingerprint}
 }

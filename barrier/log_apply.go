@@ -84,8 +84,8 @@ func (l *Log) applyStart(offset int64, b Start) string {
 		}
 	}
 	for _, o := range b.Owners {
-		if in := l.find(o.Instance); in == nil || in.dead {
-			return "an owner is dead or not registered"
+		if !l.takes(o.Instance) {
+			return "an owner is dead, leaving or not registered"
 		}
 	}
 	for _, o := range b.Owners {

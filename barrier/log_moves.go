@@ -29,9 +29,9 @@ func (l *Log) mayMove(moves []Move, stop bool) string {
 	return ""
 }
 
-// takes reports whether an instance may get tasks by a handover. One that wants
-// to leave may be gone as soon as it has read its Leaving back and owns
-// nothing, so nothing is given to it behind that.
+// takes reports whether an instance may get tasks by a Start or a handover. One
+// that wants to leave may be gone as soon as it has read its Leaving back and
+// owns nothing, so nothing is given to it behind that.
 func (l *Log) takes(id ids.InstanceID) bool {
 	in := l.find(id)
 	return in != nil && (l.rules.SkipR25 || !in.dead && !in.leaving)

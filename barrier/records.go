@@ -103,8 +103,8 @@ type Move struct {
 
 // Trigger begins a checkpoint; its offset is the checkpoint's id.
 type Trigger struct {
-	Term  int64
-	Stop  bool // tasks stop behind the barrier: everybody leaves
+	Term int64
+	Stop bool // tasks stop behind the barrier: everybody leaves
 	// Moves are tasks that stop behind the barrier to go on elsewhere, sorted by
 	// task (R25).
 	Moves []Move

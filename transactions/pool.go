@@ -92,6 +92,8 @@ func (p *Pool) Step(ev Event) []Effect {
 		p.registered(ev)
 	case Started:
 		p.started(ev)
+	case Moved:
+		p.moved(ev)
 	case Write:
 		p.tick(ev.Now)
 		p.write(ev)

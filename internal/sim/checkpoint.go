@@ -15,6 +15,7 @@ type producer struct {
 	p       *process
 	pid     int64
 	writers []*repWriter
+	load    int // of the process
 }
 
 type repWriter struct {
@@ -36,23 +37,15 @@ func (pr *producer) send(part *repPartition, inc ids.Incarnation, recs []record.
 	}
 	p, pid := pr.p, pr.pid
 	wr.add(func(seq int32) transactions.Code { return part.produce(pid, seq, inc, recs) }, func(c transactions.Code) {
-		if p.prod != pr {
+		if p.load != pr.load {
 			return
 		}
 		if c != transactions.OK {
-			p.step(barrier.EvTaskFailed{Incarnation: p.inc, Tasks: p.taskSet(), Error: "produce: " + c.String()})
+			p.failTasks(func(t *task) bool { return t.prod == pr }, "produce: "+c.String())
 			return
 		}
 		p.tryAck()
 	})
-}
-
-func (p *process) taskSet() barrier.TaskSet {
-	var s []ids.TaskID
-	for _, t := range p.tasks {
-		s = append(s, t.id)
-	}
-	return barrier.NewTaskSet(s...)
 }
 
 // checkpoint is one that a process takes part in.
@@ -63,22 +56,29 @@ type checkpoint struct {
 	passed   int
 	uploads  int // files under way
 	parts    []taskPart
-	collect  bool              // barriers wait for sendBarriers
-	channels []barrier.Channel // of the tasks whose barriers wait
+	halt     barrier.TaskSet // tasks that move
+	collect  bool            // barriers wait for sendBarriers
+	waiting  []*task         // whose barriers wait
 	marked   bool
-	marks    []int64 // batches per repartition writer that must be acknowledged
-	prepared bool    // the pool says so
+	marks    []mark
+	prepared bool // the pool says so
 	storing  bool
 	part     string // stored
 	over     bool   // acked or declined
 }
 
+// mark says how many batches of a repartition writer must be acknowledged.
+type mark struct {
+	wr    *repWriter
+	added int64
+}
+
 func (p *process) trigger(e barrier.DoTrigger) {
-	if e.Incarnation != p.inc || len(p.tasks) == 0 {
-		p.w.tracef("%s: trigger %d finds no tasks of %d", p.name, e.N, e.Incarnation)
+	if len(p.tasks) == 0 {
+		p.w.tracef("%s: trigger %d finds no tasks", p.name, e.N)
 		return
 	}
-	p.cp = &checkpoint{n: e.N, base: e.Base, stop: e.Stop}
+	p.cp = &checkpoint{n: e.N, base: e.Base, stop: e.Stop, halt: e.Halt}
 	p.cp.collect = p.w.plan.combined && !p.w.rules.BarrierFirst && !p.w.rules.BarrierSkips
 	for _, t := range p.tasks {
 		if t.aligner.Trigger(e.N) {
@@ -96,11 +96,21 @@ func (p *process) trigger(e barrier.DoTrigger) {
 // Trigger: R8 allows a record to carry several.
 func (p *process) sendBarriers() {
 	cp := p.cp
-	for _, topic := range p.w.plan.topology()[0].outputs {
-		for i := range p.w.plan.partitionsOf(topic) {
-			if len(cp.channels) > 0 {
+	for _, prod := range p.producers() {
+		var channels []barrier.Channel
+		inc := ids.Incarnation(0)
+		for _, t := range cp.waiting {
+			if t.prod == prod {
+				channels, inc = append(channels, barrier.Channel{Task: t.id, Inc: t.inc}), t.inc
+			}
+		}
+		if len(channels) == 0 {
+			continue
+		}
+		for _, topic := range p.w.plan.topology()[0].outputs {
+			for i := range p.w.plan.partitionsOf(topic) {
 				part := p.w.partition(ids.TopicPartition{Topic: topic, Partition: int32(i)})
-				p.prod.send(part, p.inc, []record.Raw{{Headers: header(barrier.AppendBarrierHeader(nil, p.life, cp.n, cp.channels))}})
+				prod.send(part, inc, []record.Raw{{Headers: header(barrier.AppendBarrierHeader(nil, p.life, cp.n, channels))}})
 			}
 		}
 	}
@@ -113,8 +123,10 @@ func (p *process) allPassed() {
 		return
 	}
 	cp.marked = true
-	for _, wr := range p.prod.writers {
-		cp.marks = append(cp.marks, wr.added)
+	for _, prod := range p.producers() {
+		for _, wr := range prod.writers {
+			cp.marks = append(cp.marks, mark{wr, wr.added})
+		}
 	}
 	p.tryAck()
 }
@@ -163,14 +175,14 @@ func (p *process) snapshot(t *task, n ids.CheckpointID) {
 		}
 	}
 	if cp.collect {
-		cp.channels = append(cp.channels, barrier.Channel{Task: t.id, Inc: t.inc})
+		cp.waiting = append(cp.waiting, t)
 	}
 	snap := taskSnapshot{n: n, stored: t.stored}
 	if w.rules.SnapshotFirst {
 		t.flushCache()
 		t.flushOut()
 	}
-	t.halted = cp.stop
+	t.halted = cp.stop || cp.halt.Contains(t.id)
 	t.release(t.aligner.Snapshotted())
 	cp.passed++
 	i := len(cp.parts)
@@ -271,8 +283,8 @@ func (p *process) tryAck() {
 	if cp.part == "" || !cp.prepared || !cp.marked {
 		return
 	}
-	for i, mark := range cp.marks {
-		if p.prod.writers[i].acked < mark {
+	for _, m := range cp.marks {
+		if m.wr.acked < m.added {
 			return
 		}
 	}
@@ -299,7 +311,8 @@ func (p *process) decided(e barrier.DoDecided) {
 		}
 		if e.Completed {
 			t.snaps = slices.DeleteFunc(t.snaps, func(s taskSnapshot) bool { return s.n < e.N })
-		} else {
+		}
+		if !e.Completed || e.Stay.Contains(t.id) {
 			t.halted = false
 		}
 	}

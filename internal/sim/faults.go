@@ -38,6 +38,10 @@ func (w *World) victim(leader bool) *process {
 
 // fault does something bad, at the present step.
 func (w *World) fault() {
+	if w.plan.gentle {
+		w.gently()
+		return
+	}
 	kind := w.rng.IntN(100)
 	leader := w.chance(400)
 	p := w.victim(leader)

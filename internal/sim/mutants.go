@@ -18,6 +18,7 @@ type Rules struct {
 	BarrierSkips  bool // R8: the barrier goes only to partitions that got records since the last
 	SnapshotFirst bool // R14: the state is fixed before caches and buffers are flushed
 	ReuseNames    bool // R15: object names do not contain incarnation, checkpoint and attempt
+	StartStale    bool // R25: a new owner starts from what it prefetched
 	PurgeConsumed bool // R29: what was consumed is purged
 }
 
@@ -47,6 +48,9 @@ func Mutants() []Mutant {
 		{"R18/no-order-wait", t(transactions.Rules{NoOrderWait: true})},
 		{"R20", t(transactions.Rules{KeepEpoch: true})},
 		{"R20/init-early", t(transactions.Rules{InitEarly: true})},
+		{"R25", b(barrier.Rules{SkipR25: true})},
+		{"R25/no-halt", b(barrier.Rules{SkipR25Halt: true})},
+		{"R25/start-stale", Rules{StartStale: true}},
 		{"R27", b(barrier.Rules{SkipR27: true})},
 		{"R29", Rules{PurgeConsumed: true}},
 	}

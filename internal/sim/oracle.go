@@ -19,10 +19,11 @@ type oracle struct {
 	done     [][keys]int32 // records whose commit is certain
 	next     [][keys]int32 // records that a read-committed consumer saw
 	nextLoop [][keys]int32
-	count1   [][keys]int32 // per partition of hop 1
-	count2   [][keys]int32 // per partition of hop 2
-	loops    [][keys]int32 // per partition of hop 1
-	lastInc  []ids.Incarnation
+	count1   [][keys]int32       // per partition of hop 1
+	count2   [][keys]int32       // per partition of hop 2
+	loops    [][keys]int32       // per partition of hop 1
+	lastInc  [][]ids.Incarnation // per sink partition and task that writes it
+	taken    []takes
 	stream   [][2][]int64 // per sink partition, loop or not, and task
 
 	highest  []int64 // cut of any completed checkpoint, per source partition
@@ -80,7 +81,7 @@ func newOracle(w *World) oracle {
 		highest: make([]int64, src), newest: ids.NoCheckpoint,
 	}
 	for range p.sinkParts {
-		o.lastInc = append(o.lastInc, 0)
+		o.lastInc = append(o.lastInc, make([]ids.Incarnation, 2*max(p.hop1, p.hop2)))
 		var s [2][]int64
 		for i := range s {
 			for range max(p.hop1, p.hop2) {
@@ -107,10 +108,16 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 		o.newestStart = max(o.newestStart, ids.Incarnation(off))
 	case barrier.Trigger:
 		st.Triggers++
+		if len(b.Moves) > 0 {
+			o.w.onHandover(b.Moves)
+		}
 	case barrier.Abort:
 		st.Aborts++
 	case barrier.Rollback:
 		st.Rollbacks++
+		if o.w.plan.gentle && b.Reason != "tasks were stopped" && b.Reason != "go on with the rollback that was found" {
+			o.w.fail("tasks roll back though nothing failed: %s", b.Reason)
+		}
 	case barrier.Restore:
 		st.Restores++
 		if slices.ContainsFunc(o.retained, func(ref barrier.CheckpointRef) bool { return ref.N == b.N }) {
@@ -224,13 +231,18 @@ func (o *oracle) visible(s *sinkPartition, r *output) {
 	w.stats.Outputs++
 	w.note(uint64(r.src), uint64(r.key), uint64(r.off), uint64(r.count1), uint64(r.count2))
 	part := int(s.tp.Partition)
+	writer := int(r.last)
+	if w.plan.hop2 > 0 && !r.loop {
+		writer += max(w.plan.hop1, w.plan.hop2)
+	}
+	last := &o.lastInc[part][writer]
 	switch {
-	case r.inc < o.lastInc[part]:
-		w.fail("%s: output of incarnation %d after one of %d", s.tp, r.inc, o.lastInc[part])
+	case r.inc < *last:
+		w.fail("%s: output of task partition %d's incarnation %d after one of %d", s.tp, r.last, r.inc, *last)
 		return
-	case r.inc > o.lastInc[part]:
-		o.lastInc[part] = r.inc
-		o.switched(s, r.inc)
+	case r.inc > *last:
+		*last = r.inc
+		o.switched(s, r)
 	}
 	if r.off >= o.highest[r.src] {
 		w.fail("%s: output of %s offset %d is committed, completed checkpoints reach to %d", s.tp, w.inputs[r.src].tp, r.off, o.highest[r.src])
@@ -267,10 +279,10 @@ func (o *oracle) visible(s *sinkPartition, r *output) {
 	}
 }
 
-// switched: a partition shows the first output of an incarnation. What it
-// showed before must be exactly what its checkpoint covers.
-func (o *oracle) switched(s *sinkPartition, inc ids.Incarnation) {
-	w, p := o.w, &o.w.plan
+// switched: a partition shows the first output of a task's incarnation. What it
+// showed of the task before must be exactly what its checkpoint covers.
+func (o *oracle) switched(s *sinkPartition, r *output) {
+	w, p, inc := o.w, &o.w.plan, r.inc
 	i := slices.IndexFunc(o.starts, func(x startOf) bool { return x.inc == inc })
 	if i < 0 {
 		w.fail("%s: output of incarnation %d, which nobody started", s.tp, inc)
@@ -280,14 +292,15 @@ func (o *oracle) switched(s *sinkPartition, inc ids.Incarnation) {
 	back := slices.ContainsFunc(o.starts[:i+1], func(x startOf) bool { return x.back })
 	if back {
 		for j := range o.stream[s.tp.Partition] {
-			for k := range o.stream[s.tp.Partition][j] {
-				o.stream[s.tp.Partition][j][k] = barrier.NoTime
-			}
+			o.stream[s.tp.Partition][j][r.last] = barrier.NoTime
 		}
+	}
+	if r.loop && p.hop2 > 0 {
+		return // what hop 1 outputs of the cycle only
 	}
 	for src, in := range w.inputs {
 		for k := range keys {
-			if p.sinkOf(p.lastTask(src, k), k) != s.tp.Partition {
+			if last := p.lastTask(src, k); last != int32(r.last) || p.sinkOf(last, k) != s.tp.Partition {
 				continue
 			}
 			want := in.below(k, st.to[src])
@@ -350,20 +363,6 @@ func (o *oracle) goneBack(st startOf) {
 	for src, in := range o.w.inputs {
 		for k := range keys {
 			o.done[src][k] = in.below(k, st.to[src])
-		}
-	}
-}
-
-// running: an instance's tasks run; no two current owners run one task.
-func (o *oracle) running(p *process) {
-	for _, other := range o.w.procs {
-		if other == p || !other.up || other.inc != p.inc {
-			continue
-		}
-		for _, t := range other.tasks {
-			if slices.ContainsFunc(p.tasks, func(x *task) bool { return x.id == t.id }) {
-				o.w.fail("task %s runs in %s and %s as incarnation %d", t.id, p.name, other.name, p.inc)
-			}
 		}
 	}
 }

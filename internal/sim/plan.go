@@ -28,6 +28,8 @@ type plan struct {
 	lateness         int64
 	storeFails       int
 	faultEvery       int // steps between faults, mean
+
+	gentle bool // nothing fails; instances come and go
 }
 
 const (
@@ -63,6 +65,10 @@ func drawPlan(w *World) plan {
 	p.shutdownDeadline = int64(2000 + r.IntN(1000))
 	if r.IntN(3) == 0 {
 		p.shutdownDeadline = int64(30 + r.IntN(400)) // too short for a checkpoint
+	}
+	if r.IntN(6) == 0 {
+		p.gentle, p.shutdownDeadline, p.storeFails, p.faultEvery = true, 60_000, 0, 400+r.IntN(800)
+		p.instances = max(p.instances, 2)
 	}
 	// In some seeds the broker's timeout comes close, so that R22 has work.
 	p.expectedRestart = int64(1000 + r.IntN(3000))
@@ -200,12 +206,12 @@ func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
 		App: appID, Self: self, NewLife: ids.Life(w.rng.Uint64() | 1), Fingerprint: "f1", Tasks: p.allTasks(),
 		TxnIDs: 3 + p.toleratedAborts, Interval: p.interval, CheckpointTimeout: p.checkpointTimeout,
 		ToleratedAborts: p.toleratedAborts, TransactionTimeout: p.transactionTimeout,
-		SessionTimeout: sessionTimeout, ExpectedRestart: p.expectedRestart, ShutdownDeadline: p.shutdownDeadline,
+		SessionTimeout: sessionTimeout, ExpectedRestart: p.expectedRestart, ShutdownDeadline: p.shutdownDeadline, HandoverTimeout: p.checkpointTimeout / 2, ReadyTimeout: 300,
 		Settle: settle, LeaveGrace: 100, AppendRetry: 200, Retain: p.retain, Rules: w.rules.Barrier,
 	}
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t mixed %t, combined barriers %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, expected restart %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, a fault every %d steps",
-		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.mixed, p.combined, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.expectedRestart, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.faultEvery)
+	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t mixed %t, combined barriers %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, expected restart %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, a fault every %d steps, gentle %t",
+		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.mixed, p.combined, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.expectedRestart, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.faultEvery, p.gentle)
 }

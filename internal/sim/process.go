@@ -41,9 +41,11 @@ type process struct {
 	inc    ids.Incarnation
 	load   int // counts DoStartTasks and DoStopTasks
 	tasks  []*task
-	prod   *producer
 	cp     *checkpoint
-	checks int // DoCheckOffsets so far
+	pre    barrier.DoPrefetch // the latest one
+
+	starting barrier.TaskSet // given, and not running yet
+	checks   int             // DoCheckOffsets so far
 
 	writers   []*sinkWriter
 	batches   map[uint64][]output
@@ -300,6 +302,10 @@ func (p *process) perform(e barrier.Effect) {
 		p.useIDs(e)
 	case barrier.DoStartTasks:
 		p.startTasks(e)
+	case barrier.DoPrefetch:
+		p.prefetch(e)
+	case barrier.DoMoveTasks:
+		p.moveTasks(e)
 	case barrier.DoStopTasks:
 		p.stopTasks(e)
 	case barrier.DoTrigger:
@@ -384,8 +390,8 @@ func (p *process) sendJoin() {
 	p.member.generation, p.member.sentAt = -1, sent
 	round := p.member.round
 	w.after(w.latency(), func() {
-		if p.epoch != epoch {
-			return // the connection went with the process
+		if p.epoch != epoch || p.member.round > round {
+			return // the connection went with the process, or keeps the order
 		}
 		w.group.join(id, leaving, sent, func(g barrier.EvGeneration) {
 			p.laterAs(epoch, w.latency(), func() {

@@ -10,7 +10,7 @@ import (
 
 func (p *process) dropTasks() {
 	p.load++
-	p.tasks, p.prod, p.cp = nil, nil, nil
+	p.tasks, p.starting, p.cp = nil, nil, nil
 }
 
 func (p *process) stopTasks(e barrier.DoStopTasks) {
@@ -29,15 +29,10 @@ type loaded struct {
 // startTasks restores tasks and runs them.
 func (p *process) startTasks(e barrier.DoStartTasks) {
 	p.dropTasks()
-	p.inc = e.Incarnation
-	subs := p.w.plan.topology()
+	p.inc, p.starting = e.Incarnation, e.Tasks
 	var starts []transactions.StartTask
 	for _, t := range e.Tasks {
-		inputs := false
-		for _, in := range subs[t.Sub].inputs {
-			inputs = inputs || in.source
-		}
-		starts = append(starts, transactions.StartTask{Task: t, Inputs: inputs})
+		starts = append(starts, transactions.StartTask{Task: t, Inputs: p.w.reads(t)})
 	}
 	p.poolStep(transactions.Started{From: e.From.N, Tasks: starts})
 	p.w.oracle.started(p, e)
@@ -58,16 +53,15 @@ func (p *process) drawProducer(e barrier.DoStartTasks, load int) {
 		case !ok:
 			p.drawProducer(e, load)
 		default:
-			p.prod = &producer{p: p, pid: pid}
-			p.restore(e, load, p.w.now)
+			p.restore(e, &producer{p: p, pid: pid, load: load}, p.w.now)
 		}
 	})
 }
 
 // restore reads the checkpoint. What is missing is looked for again for a
 // while: it may be that the log says soon that this start is over.
-func (p *process) restore(e barrier.DoStartTasks, load int, since int64) {
-	w := p.w
+func (p *process) restore(e barrier.DoStartTasks, prod *producer, since int64) {
+	w, load := p.w, prod.load
 	var got loaded
 	w.store.request(p, func() outcome {
 		got = w.store.load(e.From, e.Tasks)
@@ -79,11 +73,11 @@ func (p *process) restore(e barrier.DoStartTasks, load int, since int64) {
 		switch {
 		case p.load != load:
 		case res == failed:
-			p.restore(e, load, since)
+			p.restore(e, prod, since)
 		case res == missing && w.now-since < 2*w.plan.checkpointTimeout:
 			p.later(50, func() {
 				if p.load == load {
-					p.restore(e, load, since)
+					p.restore(e, prod, since)
 				}
 			})
 		case res == missing && w.oracle.ended(e.Incarnation):
@@ -91,7 +85,7 @@ func (p *process) restore(e barrier.DoStartTasks, load int, since int64) {
 		case res == missing:
 			w.fail("restore of checkpoint %d on %s: object %s is missing", e.From.N, p.name, got.absent)
 		default:
-			p.build(e, &got)
+			p.build(e, prod, &got)
 		}
 	})
 }
@@ -126,16 +120,17 @@ func (s *store) load(ref barrier.CheckpointRef, tasks barrier.TaskSet) (l loaded
 	return l
 }
 
-func (p *process) build(e barrier.DoStartTasks, l *loaded) {
+func (p *process) build(e barrier.DoStartTasks, prod *producer, l *loaded) {
 	w := p.w
 	var running barrier.TaskSet
 	for i, tp := range l.parts {
-		t, err := p.buildTask(e, tp, l.stores[i])
+		t, err := p.buildTask(e, prod, tp, l.stores[i])
 		if err != nil {
 			w.fail("restore of task %s from %d: %v", tp.task, e.From.N, err)
 			return
 		}
 		p.tasks = append(p.tasks, t)
+		w.oracle.alone(t)
 		running = running.Union(barrier.TaskSet{t.id})
 		p.later(w.between(1, 20), t.run)
 	}
@@ -143,7 +138,7 @@ func (p *process) build(e barrier.DoStartTasks, l *loaded) {
 		w.fail("checkpoint %d holds tasks %v, wanted were %v", e.From.N, running, e.Tasks)
 		return
 	}
-	w.oracle.running(p)
+	p.starting = p.starting.Minus(running)
 	if len(running) == 0 {
 		return
 	}
@@ -161,9 +156,9 @@ func (p *process) build(e barrier.DoStartTasks, l *loaded) {
 	}
 }
 
-func (p *process) buildTask(e barrier.DoStartTasks, tp taskPart, st [slots]int32) (*task, error) {
+func (p *process) buildTask(e barrier.DoStartTasks, prod *producer, tp taskPart, st [slots]int32) (*task, error) {
 	w := p.w
-	t := &task{p: p, id: tp.task, inc: e.Incarnation, epoch: p.epoch, load: p.load, sub: w.plan.topology()[tp.task.Sub]}
+	t := &task{p: p, id: tp.task, inc: e.Incarnation, epoch: p.epoch, load: p.load, prod: prod, start: startOfNow(p.m), sub: w.plan.topology()[tp.task.Sub]}
 	t.values, t.stored = st, st
 	t.snaps = []taskSnapshot{{n: e.From.N, stored: st, files: tp.files}}
 	var align []barrier.AlignInput

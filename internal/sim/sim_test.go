@@ -31,7 +31,7 @@ func TestSeeds(t *testing.T) {
 		{"crashes", total.Crashes}, {"completes", total.Completes}, {"aborts", total.Aborts}, {"rollbacks", total.Rollbacks},
 		{"zombie writes", total.ZombieWrites}, {"late requests", total.LateRequests}, {"restores", total.Restores},
 		{"clean stops", total.CleanStops}, {"dropped records", total.Drops}, {"cuts with in-flight records", total.InFlightCuts},
-		{"outputs", total.Outputs},
+		{"outputs", total.Outputs}, {"handovers", total.Handovers}, {"moved tasks", total.MovedTasks},
 	} {
 		if c.count == 0 {
 			t.Errorf("%d seeds without any %s", seeds, c.what)

@@ -21,7 +21,9 @@ type task struct {
 	id    ids.TaskID
 	inc   ids.Incarnation
 	epoch int
-	load  int // of the process: a rollback drops the task
+	load  int             // of the process: a rollback drops the task
+	start ids.Incarnation // the Start that it descends from
+	prod  *producer
 	sub   subtopology
 
 	aligner *barrier.Aligner
@@ -35,7 +37,8 @@ type task struct {
 
 	out    []outBuffer
 	rep    []repBuffer
-	halted bool // behind the barrier of a stop
+	halted bool // behind the barrier of a stop or of a handover
+	gone   bool // handed over
 }
 
 // taskSource is an external input partition of a task.
@@ -110,7 +113,7 @@ func decodePayload(b []byte) payload {
 	}
 }
 
-func (t *task) alive() bool { return t.p.epoch == t.epoch && t.p.load == t.load }
+func (t *task) alive() bool { return t.p.epoch == t.epoch && t.p.load == t.load && !t.gone }
 
 // run takes some records, and comes again.
 func (t *task) run() {
@@ -187,6 +190,7 @@ func (t *task) take() (work int, ok bool) {
 func (t *task) takeSource(s *taskSource) {
 	off := s.next
 	s.next++
+	t.p.w.oracle.took(t, s.in.tp, off)
 	k := s.in.keyOf[off]
 	ts := s.in.time(off)
 	t.times.Record(s.time, ids.TaskID{}, ts)
@@ -234,6 +238,7 @@ func (t *task) deliver(in *taskInput, s *barrier.Segment) {
 	case barrier.HeaderData:
 		for j := range s.Records {
 			rec := &s.Records[j]
+			t.p.w.oracle.took(t, in.part.tp, rec.Offset)
 			t.times.Record(in.time, s.Channel.Task, rec.Timestamp)
 			t.count(decodePayload(rec.Value), rec.Timestamp)
 		}
@@ -350,7 +355,7 @@ func (t *task) sendRep(b *repBuffer, n ids.CheckpointID) {
 		recs = append(recs, record.Raw{Headers: header(barrier.AppendBarrierHeader(nil, t.p.life, n, []barrier.Channel{ch}))})
 	}
 	b.at = t.p.w.now
-	t.p.prod.send(b.part, t.inc, recs)
+	t.prod.send(b.part, t.inc, recs)
 }
 
 func header(v []byte) record.Headers { return record.Headers{{Key: barrier.HeaderKey, Value: v}} }
@@ -375,7 +380,7 @@ func (t *task) fetch(i int) {
 		if !ok || !t.alive() || in.round != round {
 			return
 		}
-		if a.below && t.p.w.oracle.ended(t.inc) {
+		if a.below && (t.p.w.oracle.ended(t.inc) || t.p.w.oracle.movedOn(t)) {
 			// A zombie, which does not know yet.
 			t.p.step(barrier.EvTaskFailed{Incarnation: t.inc, Tasks: barrier.TaskSet{t.id}, Error: "offset out of range"})
 			return

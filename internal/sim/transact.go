@@ -120,7 +120,7 @@ func (p *process) performTxnEffect(e transactions.Effect, back func(transactions
 	case transactions.Lost:
 		p.lost(e.Err)
 	case transactions.Failed:
-		p.step(barrier.EvTaskFailed{Incarnation: p.inc, Tasks: barrier.NewTaskSet(e.Tasks...), Error: e.Err.Error()})
+		p.failTasks(func(t *task) bool { return slices.Contains(e.Tasks, t.id) }, e.Err.Error())
 	case transactions.Fatal:
 		p.w.oracle.fatal(p, e.Err)
 	case transactions.Warn:

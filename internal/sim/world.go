@@ -50,6 +50,7 @@ type Stats struct {
 	Rollbacks, Restores, CleanStops                             int
 	ZombieWrites, LateRequests, TxnTimeouts, Outputs            int
 	LostByTimeout, Drops, InFlightCuts                          int
+	Handovers, MovedTasks                                       int
 }
 
 // Add adds the counts of another seed.
@@ -71,6 +72,8 @@ func (s *Stats) Add(o Stats) {
 	s.LostByTimeout += o.LostByTimeout
 	s.Drops += o.Drops
 	s.InFlightCuts += o.InFlightCuts
+	s.Handovers += o.Handovers
+	s.MovedTasks += o.MovedTasks
 }
 
 // event is something that happens at a time; events of one time happen in the
@@ -178,7 +181,7 @@ func (w *World) between(lo, hi int64) int64 { return lo + w.rng.Int64N(hi-lo+1) 
 
 // latency is how long a message travels.
 func (w *World) latency() int64 {
-	if w.chaos && w.chance(40) {
+	if w.chaos && !w.plan.gentle && w.chance(40) {
 		return w.between(10, 120)
 	}
 	return w.between(1, 4)
@@ -198,7 +201,7 @@ const (
 )
 
 func (w *World) fate() fate {
-	if !w.chaos {
+	if !w.chaos || w.plan.gentle {
 		return answered
 	}
 	switch n := w.rng.IntN(1000); {
