@@ -13,7 +13,9 @@
 // writes Complete: at its offset the checkpoint is decided, and everybody
 // commits. After a failure all tasks start again, as a new incarnation, from
 // the last completed checkpoint; records that dead incarnations wrote behind
-// its barrier are void (Lineage).
+// its barrier are void (Lineage). Tasks that only change their owner stop behind a
+// barrier and start on the new one from there, while all others go on: the
+// Complete of that checkpoint is their start (R25).
 //
 //	         control log (Kafka)                 repartition partitions (Kafka)
 //	         │            ▲                                │
@@ -39,9 +41,10 @@
 //  1. Call Step with a monotonic time, and at least every 100 ms with EvTick.
 //  2. Perform the effects in order. Those that take long go to the background,
 //     answer with their event, and are retried until the answer is definite.
-//  3. Hand DoTrigger, DoDecided and DoStopTasks to the tasks, and only then
-//     Machine.LogEnd (Aligner.SetLog): a task must know a Trigger before it
-//     takes the barrier for an old one.
+//  3. Hand DoTrigger, DoDecided, DoStopTasks and the lineages of DoMoveTasks to
+//     the tasks, and only then Machine.LogEnd (Aligner.SetLog): a task must know
+//     a Trigger before it takes the barrier for an old one, and a new owner
+//     before it takes its records for void.
 //
 // EvRecord comes in order of offset, without gaps, from offset 0, each fetch
 // answer followed by EvLogRead. Record batches of repartition partitions are
@@ -53,9 +56,11 @@
 //	records.go codec.go wire.go   control-log records and their encoding
 //	header.go segment.go          channel headers, segments
 //	log.go log_apply.go view.go   the fold and its validity rules
+//	owners.go log_moves.go        who owns what as which incarnation; handovers
 //	machine.go                    Step: records in flight, the group
 //	participant.go leave.go       tasks, acks, commits; a clean stop
-//	coordinator*.go               Lead, Rollback to Start, checkpoints, tidying
+//	coordinator*.go               Lead, Rollback to Start, checkpoints, tidying, moves
+//	participant_moves.go          prefetch, Ready, a handover on an instance
 //	lineage.go position.go        R6
 //	aligner.go times.go           R9, R13
 //
@@ -64,7 +69,7 @@
 //
 // # What it does not do
 //
-// Handovers (Ready, Move), trimming (Snapshot), several undecided checkpoints,
+// Trimming (Snapshot), several undecided checkpoints,
 // unaligned checkpoints and partial rollbacks: the formats have room for them,
 // the fold voids or refuses them. It knows nothing of Kafka's client, of
 // objects in the store, or of what tasks compute.

@@ -242,10 +242,17 @@ func (m *Machine) registered() bool { return m.self() != nil }
 // wanted one (M1).
 func (m *Machine) appendNext() {
 	if m.inflight != nil {
-		if m.now >= m.retryAt {
-			m.send()
+		if m.now < m.retryAt {
+			return
 		}
-		return
+		if _, decision := m.inflight.Body.(Complete); !decision || !m.coord.tooOld(m) {
+			m.send()
+			return
+		}
+		// R22 was checked when it was made, and this machine slept since: it is
+		// not repeated. A copy on its way counts if it comes before the Rollback
+		// that is wanted now, and is void behind it, by its number as well.
+		m.inflight = nil
 	}
 	body := m.next()
 	if body == nil {

@@ -73,7 +73,7 @@ func newWorld(tasks int, rules Rules) *world {
 	w.cfg = Config{
 		App: "app", NewLife: 0xabc, Fingerprint: "f1", TxnIDs: 2, Interval: 1000, CheckpointTimeout: 2000,
 		ToleratedAborts: 1, TransactionTimeout: 60_000, SessionTimeout: 500, ExpectedRestart: 1000,
-		ShutdownDeadline: 5000, Settle: 20, LeaveGrace: 100, AppendRetry: 300, Retain: 2, Rules: rules,
+		HandoverTimeout: 500, ReadyTimeout: 400, ShutdownDeadline: 5000, Settle: 20, LeaveGrace: 100, AppendRetry: 300, Retain: 2, Rules: rules,
 	}
 	for p := range tasks {
 		w.cfg.Tasks = append(w.cfg.Tasks, ids.TaskID{Partition: int32(p)})

@@ -35,12 +35,15 @@ type TaskRestore struct {
 	// is an error: the checkpoint timeout in a restore, 0 in a prefetch (which
 	// goes on with the newest checkpoint instead; R25).
 	Vanished time.Duration
+	// Local, if not nil, holds files that were fetched before. They are taken
+	// from there; it is used up.
+	Local *Prefetched
 }
 
 // Restored is what a TaskRestore came to.
 type Restored struct {
-	Bytes   int64
-	Objects int
+	Bytes   int64 // of all files
+	Objects int   // read from the store
 }
 
 // RestoreOptions configure a Restorer. The zero value is the default.
@@ -95,7 +98,14 @@ func (r *Restorer) restore(ctx context.Context, t TaskRestore) (out Restored, er
 			_ = os.RemoveAll(partial) // the first error counts
 		}
 	}()
-	jobs, err := restoreJobs(t.Files)
+	if _, err := restoreJobs(t.Files); err != nil {
+		return out, err // names are checked before anything is touched
+	}
+	missing := t.Files
+	if t.Local != nil {
+		missing = t.Local.take(t.Files, partial)
+	}
+	jobs, err := restoreJobs(missing)
 	if err != nil {
 		return out, err
 	}

@@ -29,8 +29,8 @@ const uploadTries = 3
 //	   │ uploads ──────────────────┼─► part stored ─► acked
 //	   └ transactions prepared ────┘
 type running struct {
-	r      *run
 	n      ids.CheckpointID
+	tasks  int // that take part
 	base   ids.CheckpointID
 	begun  time.Time
 	passed int
@@ -47,58 +47,74 @@ type running struct {
 	dirs     []string
 	given    bool // declined or acked
 	txns     bool
-	written  bool
+	writing  int  // producers that have not acknowledged everything
+	written  bool // they all did
 	alone    bool // committed before the decision (TestRules.CommitEarly)
 }
 
 // trigger begins checkpoint n on the local tasks.
 func (i *instance) trigger(e barrier.DoTrigger) {
-	r := i.run
-	if r == nil || r.inc != e.Incarnation || len(r.tasks) == 0 {
+	if len(i.tasks) == 0 {
 		return
 	}
-	c := &running{r: r, n: e.N, base: e.Base.N, begun: time.Now(), oldest: r.inc, versions: map[ids.TaskID]uint64{}}
-	c.ctx, c.cancel = context.WithCancel(r.ctx)
+	c := &running{n: e.N, tasks: len(i.tasks), base: e.Base.N, begun: time.Now(), oldest: e.Incarnation, versions: map[ids.TaskID]uint64{}}
+	c.ctx, c.cancel = context.WithCancel(i.ctx)
 	c.txns = i.cfg.Guarantee == AtLeastOnce // written output is all there is (R11)
 	i.checkpoints[e.N] = c
 	i.phase("aligning")
-	for _, w := range i.workers {
-		w.Trigger(r.inc, e.N, e.Stop)
+	for _, r := range i.runs {
+		for _, w := range i.workers {
+			if len(e.Halt) > 0 {
+				w.Halt(r.inc, e.N, e.Halt)
+			}
+			w.Trigger(r.inc, e.N, e.Stop)
+		}
 	}
 }
 
 // passed takes a task's snapshot over.
 func (i *instance) passed(r *run, s *tasks.Snapshot) {
 	c := i.checkpoints[s.N]
-	if i.run != r {
+	if r.revoked.Load() {
 		_ = os.RemoveAll(s.State.Dir)
 		return
 	}
 	if i.cfg.Guarantee == ExactlyOnce {
 		i.txns.step(taskPassed(i.mono(), s))
 	}
-	if c == nil || c.r != r {
+	if c == nil {
 		_ = os.RemoveAll(s.State.Dir) // decided meanwhile
 		return
 	}
 	c.passed++
 	c.pause = max(c.pause, s.Pause)
-	c.oldest = min(c.oldest, barrier.Oldest(s.Positions, r.inc))
+	c.oldest = min(c.oldest, barrier.Oldest(s.Positions, c.oldest))
 	if s.State.Dir != "" {
 		c.dirs = append(c.dirs, s.State.Dir)
 	}
-	i.uploadTask(c, s)
-	if c.passed == len(r.tasks) {
+	i.uploadTask(c, r, s)
+	if c.passed == c.tasks {
+		i.awaitWrites(c)
+	}
+	i.step(barrier.EvPassed{N: s.N, Tasks: barrier.NewTaskSet(s.Task)})
+}
+
+// awaitWrites waits until everything that the tasks wrote is acknowledged.
+func (i *instance) awaitWrites(c *running) {
+	c.writing = len(i.runs)
+	for _, r := range i.runs {
 		r.producer.Barrier(func(err error) {
 			i.loop.post(func() {
-				if err == nil { // a failed producer reports by itself
+				if err != nil {
+					return // a failed producer reports by itself
+				}
+				if c.writing--; c.writing == 0 {
 					c.written = true
 					i.maybeAck(c)
 				}
 			})
 		})
 	}
-	i.step(barrier.EvPassed{N: s.N, Tasks: barrier.NewTaskSet(s.Task)})
 }
 
 // taskPassed tells the pool where a task's inputs stand at the barrier.
@@ -112,8 +128,7 @@ func taskPassed(now time.Duration, s *tasks.Snapshot) transactions.TaskPassed {
 }
 
 // uploadTask stores a task's files in the background.
-func (i *instance) uploadTask(c *running, s *tasks.Snapshot) {
-	r := c.r
+func (i *instance) uploadTask(c *running, r *run, s *tasks.Snapshot) {
 	part, err := i.encodePart(s)
 	if err != nil {
 		i.end(err)
@@ -130,8 +145,8 @@ func (i *instance) uploadTask(c *running, s *tasks.Snapshot) {
 	for _, f := range s.State.Files {
 		up.Files = append(up.Files, checkpoint.LocalFile{Name: f.Name, Path: f.Path, Size: f.Size, Immutable: f.Immutable})
 	}
-	first := r.attempt
-	r.attempt += uploadTries
+	first := i.uploads
+	i.uploads += uploadTries
 	i.phase("uploading")
 	i.background(func(context.Context) {
 		var done checkpoint.Uploaded
@@ -227,15 +242,15 @@ func (i *instance) prepared(n ids.CheckpointID) {
 
 // maybeAck stores the part and acks when everything is there.
 func (i *instance) maybeAck(c *running) {
-	if c.given || !c.txns || !c.written || c.stored < len(c.r.tasks) {
+	if c.given || !c.txns || !c.written || c.stored < c.tasks {
 		return
 	}
 	c.given = true
 	part := checkpoint.Part{
-		App: i.cfg.ApplicationID, Life: c.r.life, Checkpoint: c.n, Instance: i.self, Tasks: c.parts,
+		App: i.cfg.ApplicationID, Life: i.life, Checkpoint: c.n, Instance: i.self, Tasks: c.parts,
 	}
-	c.r.attempt++
-	attempt := c.r.attempt
+	i.uploads++
+	attempt := i.uploads
 	i.background(func(context.Context) {
 		key, err := i.upload.PutPart(c.ctx, i.names, attempt, part)
 		i.loop.post(func() {
@@ -291,6 +306,9 @@ func (i *instance) phase(name string) {
 func (i *instance) decided(e barrier.DoDecided) {
 	for _, w := range i.workers {
 		w.Decided(e.N, e.Completed)
+		if len(e.Stay) > 0 {
+			w.GoOn(e.N, e.Stay)
+		}
 	}
 	c := i.checkpoints[e.N]
 	delete(i.checkpoints, e.N)
@@ -305,14 +323,16 @@ func (i *instance) decided(e barrier.DoDecided) {
 	if c == nil {
 		return
 	}
-	if e.Completed {
-		c.r.versions, c.r.versionsOf = c.versions, e.N
-	}
-	for _, t := range c.r.tables {
+	for _, r := range i.runs {
 		if e.Completed {
-			t.Completed(e.N, e.N)
-		} else {
-			t.Aborted(e.N)
+			r.versions, r.versionsOf = c.versions, e.N
+		}
+		for _, t := range r.tables {
+			if e.Completed {
+				t.Completed(e.N, e.N)
+			} else {
+				t.Aborted(e.N)
+			}
 		}
 	}
 	if e.Completed && i.cfg.Guarantee == AtLeastOnce {
@@ -327,6 +347,6 @@ func (i *instance) decided(e barrier.DoDecided) {
 	})
 	if e.Completed {
 		i.log.Info("checkpoint completed", "checkpoint", int64(e.N), "took", time.Since(c.begun).Round(time.Millisecond),
-			"pause", c.pause.Round(time.Microsecond), "uploaded", c.bytes, "referenced", c.held, "tasks", len(c.r.tasks))
+			"pause", c.pause.Round(time.Microsecond), "uploaded", c.bytes, "referenced", c.held, "tasks", c.tasks)
 	}
 }

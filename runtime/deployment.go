@@ -181,7 +181,7 @@ func (d *deployment) openStateDir() error {
 	}
 	d.stateDir, d.lock = dir, lock
 	// What a killed process left is restored from the checkpoint, not reused.
-	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "run")), os.RemoveAll(filepath.Join(dir, "prefetch"))); err != nil {
 		return fmt.Errorf("clear old state: %w", err)
 	}
 	if d.name = d.cfg.InstanceName; d.name == "" {

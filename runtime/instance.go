@@ -57,7 +57,11 @@ type instance struct {
 	purged       time.Time
 	purging      bool
 
-	run         *run // what the latest Start gave; nil when stopped
+	runs        []*run          // what the latest Start and the handovers since gave
+	tasks       barrier.TaskSet // of all of them
+	lineages    barrier.Lineages
+	uploads     int64 // numbers uploads, so that no name is put twice (R15)
+	prefetch    *prefetcher
 	checkpoints map[ids.CheckpointID]*running
 	ending      bool
 	displacedBy ids.InstanceID // a later instance of the same name, if one ended this one
@@ -117,7 +121,7 @@ func (i *instance) end(err error) {
 	}
 	i.ending, i.result = true, err
 	i.endBy = time.Now().Add(endFor)
-	i.dropRun()
+	i.dropRuns()
 	i.txns.step(transactions.Shutdown{})
 	if i.group != nil {
 		i.group.leave() // the others need not wait for the session timeout
@@ -190,6 +194,7 @@ func (i *instance) open(ctx context.Context) error {
 	for range i.cfg.Workers {
 		i.workers = append(i.workers, tasks.NewWorker(i.fetcher, i.congested))
 	}
+	i.prefetch = newPrefetcher(i)
 	i.group = newGroupShell(i)
 	i.control, err = openControl(ctx, i)
 	if err != nil {
@@ -197,6 +202,13 @@ func (i *instance) open(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Bounds of a handover (R25): tasks that move stand still during its checkpoint,
+// and who leaves must not wait until its deadline for prefetches.
+const (
+	handoverTimeout = 10 * time.Second
+	readyTimeout    = 10 * time.Second
+)
 
 func (i *instance) machineConfig() barrier.Config {
 	c := i.cfg
@@ -211,6 +223,7 @@ func (i *instance) machineConfig() barrier.Config {
 		Interval: ms(c.CheckpointInterval), CheckpointTimeout: ms(c.CheckpointTimeout),
 		ToleratedAborts: aborts, TransactionTimeout: ms(c.TransactionTimeout),
 		SessionTimeout: ms(c.SessionTimeout), ExpectedRestart: ms(c.ExpectedRestart),
+		HandoverTimeout: ms(min(c.CheckpointTimeout, handoverTimeout)), ReadyTimeout: ms(min(c.ShutdownDeadline/3, readyTimeout)),
 		ShutdownDeadline: ms(c.ShutdownDeadline), Settle: 200, LeaveGrace: 1000,
 		AppendRetry: 2000, Retain: c.RetainCheckpoints, Rules: c.TestRules.Barrier,
 	}
@@ -218,7 +231,10 @@ func (i *instance) machineConfig() barrier.Config {
 
 // close ends everything of the instance; nothing of it runs afterwards.
 func (i *instance) close() {
-	i.dropRun()
+	i.dropRuns()
+	if i.prefetch != nil {
+		i.prefetch.close()
+	}
 	i.cancel()
 	i.txns.close()
 	if i.group != nil {
@@ -263,7 +279,11 @@ func (i *instance) perform(e barrier.Effect) {
 	case barrier.DoStartTasks:
 		i.startTasks(e)
 	case barrier.DoStopTasks:
-		i.stopRun()
+		i.stopRuns()
+	case barrier.DoPrefetch:
+		i.prefetch.ask(e)
+	case barrier.DoMoveTasks:
+		i.moveTasks(e)
 	case barrier.DoTrigger:
 		i.trigger(e)
 	case barrier.DoDecided:

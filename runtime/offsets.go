@@ -162,7 +162,7 @@ func (i *instance) mirrorOffsets(c *running) {
 	if group == nil {
 		return // it left the group; the next checkpoint's owners write theirs
 	}
-	tag := transactions.OffsetMetadata(c.r.life, c.n)
+	tag := transactions.OffsetMetadata(i.life, c.n)
 	var list []kafka.Offset
 	for _, p := range c.parts {
 		for _, e := range p.External {

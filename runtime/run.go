@@ -18,13 +18,17 @@ import (
 	"github.com/tidegate/tidegate/transactions"
 )
 
-// run is what one Start gave this instance: its tasks as one incarnation. It
-// implements tasks.Protocol for them; those methods run on workers.
+// run is what one Start or handover gave this instance: its tasks as one
+// incarnation. It implements tasks.Protocol for them; those methods run on
+// workers.
 type run struct {
 	i        *instance
 	inc      ids.Incarnation
 	life     ids.Life
-	tasks    barrier.TaskSet
+	tasks    barrier.TaskSet // as given
+	left     barrier.TaskSet // loop; those that did not move away since
+	share    int             // tasks of the instance at the start: buffers are shared
+	local    map[ids.TaskID]*checkpoint.Prefetched
 	from     barrier.CheckpointRef
 	lineages barrier.Lineages
 	ctx      context.Context
@@ -38,7 +42,6 @@ type run struct {
 	dir        string
 	// producer writes repartition records (R8); set before any task is adopted.
 	producer *kafka.Producer
-	attempt  int64 // loop; numbers uploads, so that no name is put twice (R15)
 	// failed: tasks failed, and the rollback is asked for failedWait later; loop.
 	failed     bool
 	failedWait time.Duration
@@ -46,57 +49,71 @@ type run struct {
 
 // startTasks begins to restore what a Start gave this instance.
 func (i *instance) startTasks(e barrier.DoStartTasks) {
-	r := &run{
-		i: i, inc: e.Incarnation, life: e.Life, tasks: e.Tasks, from: e.From, lineages: e.Lineages,
-		tables: map[ids.TaskID]*checkpoint.FileTable{},
-		dir:    filepath.Join(i.stateDir, "run", fmt.Sprintf("%016x-%d", i.self.Rand, e.Incarnation)),
-	}
-	r.ctx, r.cancel = context.WithCancel(i.ctx)
-	i.run = r
-	i.group.setOwned(slices.Clone(e.Tasks))
-	i.status.update(func(h *Health) {
-		h.Tasks = h.Tasks[:0:0]
-		for _, t := range e.Tasks {
-			h.Tasks = append(h.Tasks, t.String())
-		}
-	})
-	started := transactions.Started{From: e.From.N}
-	for _, t := range e.Tasks {
-		external, _ := i.plan.TaskInputs(t)
-		started.Tasks = append(started.Tasks, transactions.StartTask{Task: t, Inputs: len(external) > 0})
-		r.tables[t] = checkpoint.NewFileTable()
-	}
+	i.owns(e.Tasks)
+	i.lineages = e.Lineages
 	if i.cfg.Guarantee == ExactlyOnce {
-		i.txns.step(started)
+		i.txns.step(transactions.Started{From: e.From.N, Tasks: i.startList(e.Tasks)})
 	}
-	i.log.Info("starting tasks", "tasks", taskNames(e.Tasks), "from", int64(e.From.N), "incarnation", int64(e.Incarnation))
 	if n := i.cfg.RestoreFrom; n != nil && ids.CheckpointID(*n) != e.From.N {
 		i.log.Warn("RestoreFrom was carried out before and is not repeated; remove the option", "checkpoint", *n, "from", int64(e.From.N))
 	}
+	i.startRun(e)
+}
+
+// owns notes which tasks this instance has now.
+func (i *instance) owns(list barrier.TaskSet) {
+	i.tasks = list
+	i.group.setOwned(slices.Clone(list))
+	i.status.update(func(h *Health) {
+		h.Tasks = h.Tasks[:0:0]
+		for _, t := range list {
+			h.Tasks = append(h.Tasks, t.String())
+		}
+	})
+}
+
+// startRun begins to restore tasks as one incarnation, beside what runs.
+func (i *instance) startRun(e barrier.DoStartTasks) {
+	r := &run{
+		i: i, inc: e.Incarnation, life: e.Life, tasks: e.Tasks, left: e.Tasks, from: e.From, lineages: e.Lineages,
+		tables: map[ids.TaskID]*checkpoint.FileTable{}, share: max(len(i.tasks), 1), local: map[ids.TaskID]*checkpoint.Prefetched{},
+		dir: filepath.Join(i.stateDir, "run", fmt.Sprintf("%016x-%d", i.self.Rand, e.Incarnation)),
+	}
+	r.ctx, r.cancel = context.WithCancel(i.ctx)
+	i.runs = append(i.runs, r)
+	for _, t := range e.Tasks {
+		r.tables[t] = checkpoint.NewFileTable()
+		r.local[t] = i.prefetch.claim(t)
+	}
+	i.log.Info("starting tasks", "tasks", taskNames(e.Tasks), "from", int64(e.From.N), "incarnation", int64(e.Incarnation))
 	logEnd := i.machine.LogEnd()
 	i.background(func(context.Context) { r.start(logEnd) })
 }
 
 // stopRun stops all tasks for a rollback: what no completed checkpoint lists is
 // aborted.
-func (i *instance) stopRun() {
-	i.dropRun()
+func (i *instance) stopRuns() {
+	i.dropRuns()
 	i.txns.step(transactions.RolledBack{})
 }
 
-// dropRun stops all tasks at once; what they still hand over is dropped.
-func (i *instance) dropRun() {
-	r := i.run
-	if r == nil {
-		return
-	}
-	i.run = nil
-	r.revoked.Store(true)
-	r.cancel()
+// dropRuns stops all tasks at once; what they still hand over is dropped.
+func (i *instance) dropRuns() {
 	for n, c := range i.checkpoints {
 		c.cancel()
 		delete(i.checkpoints, n)
 	}
+	for len(i.runs) > 0 {
+		i.dropRun(i.runs[0])
+	}
+	i.tasks = nil
+}
+
+// dropRun stops the tasks of a run.
+func (i *instance) dropRun(r *run) {
+	i.runs = slices.DeleteFunc(i.runs, func(x *run) bool { return x == r })
+	r.revoked.Store(true)
+	r.cancel()
 	done := make([]<-chan struct{}, 0, len(i.workers))
 	for _, w := range i.workers {
 		done = append(done, w.Revoke(r.inc))
@@ -111,6 +128,11 @@ func (i *instance) dropRun() {
 			<-d
 		}
 		_ = os.RemoveAll(r.dir)
+		for _, f := range r.local {
+			if f != nil {
+				f.Remove() // not taken
+			}
+		}
 	}()
 }
 
@@ -190,7 +212,7 @@ func (r *run) startTask(t ids.TaskID, src *source, have map[ids.TopicPartition]b
 		}
 		return err
 	}
-	task, err := tasks.New(r.spec(t, logEnd), r, restored, i.envConfig(len(r.tasks)))
+	task, err := tasks.New(r.spec(t, logEnd), r, restored, i.envConfig(r.share))
 	if err != nil {
 		if restored.Engine != nil {
 			_ = restored.Engine.Close() // never used
@@ -204,9 +226,10 @@ func (r *run) startTask(t ids.TaskID, src *source, have map[ids.TopicPartition]b
 			task.Discard()
 			return
 		}
+		task.SetLineages(i.lineages) // they may have changed meanwhile
 		i.workerOf(t).Adopt(task, func() {
 			i.loop.post(func() {
-				if i.run == r {
+				if !r.revoked.Load() {
 					i.step(barrier.EvTaskRunning{Incarnation: r.inc, Tasks: barrier.NewTaskSet(t)})
 				}
 			})
@@ -229,7 +252,7 @@ func (r *run) spec(t ids.TaskID, logEnd int64) tasks.Spec {
 	s := tasks.Spec{
 		ID: t, Incarnation: r.inc, Life: r.life, Sub: i.plan.Subtopologies()[t.Sub],
 		Lineages: r.lineages, LogEnd: logEnd,
-		HoldLimit:   max(i.cfg.AlignmentBytes/int64(len(r.tasks)), 1),
+		HoldLimit:   max(i.cfg.AlignmentBytes/int64(r.share), 1),
 		IdleTimeout: i.cfg.IdleTimeout, MaxSeen: i.cfg.RepartitionTime == MaximumSeen, TaskIdle: i.cfg.TaskIdle,
 		SnapshotDir: func(n ids.CheckpointID) string {
 			return filepath.Join(r.dir, "snapshots", fmt.Sprintf("%d-%s", n, t))
@@ -238,7 +261,7 @@ func (r *run) spec(t ids.TaskID, logEnd int64) tasks.Spec {
 	}
 	s.Rules.Rules = i.cfg.TestRules.Barrier
 	s.Inputs, s.Outputs = tasks.InputsOf(i.plan, t), tasks.OutputsOf(i.plan, t)
-	inputs := len(s.Inputs) * len(r.tasks) // about; tasks differ little
+	inputs := len(s.Inputs) * r.share // about; tasks differ little
 	s.InputBytes = int(max(i.cfg.FetchBytes/int64(max(inputs, 1)), 64<<10))
 	return s
 }
@@ -274,7 +297,7 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 		begun := time.Now()
 		done, err := i.restore.Restore(r.ctx, checkpoint.TaskRestore{
 			Marker: checkpoint.RestoreMarker{App: i.cfg.ApplicationID, Life: r.life, Checkpoint: r.from.N, Task: t},
-			Dir:    dir, Files: files, Vanished: i.cfg.CheckpointTimeout,
+			Dir:    dir, Files: files, Vanished: i.cfg.CheckpointTimeout, Local: r.local[t],
 		})
 		if err != nil {
 			return out, err
@@ -297,7 +320,7 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 // code, data or set-up end the application, others lead to a rollback, as the
 // restart strategy allows.
 func (i *instance) failTasks(r *run, list []ids.TaskID, err error) {
-	if i.run != r || i.ending {
+	if r.revoked.Load() || i.ending {
 		return
 	}
 	wait, end := r.failedWait, error(nil)
@@ -326,13 +349,13 @@ type passing struct{ err error }
 func (p passing) Error() string { return p.err.Error() }
 
 func (r *run) producerFailed(err error) {
-	r.i.loop.post(func() { r.i.failTasks(r, r.tasks, fmt.Errorf("write records: %w", err)) })
+	r.i.loop.post(func() { r.i.failTasks(r, r.left, fmt.Errorf("write records: %w", err)) })
 }
 
 // sinkFailed reports a refused sink batch that only the user can mend.
 func (i *instance) sinkFailed(e transactions.Send, err error) {
-	if i.run != nil && permanent(err) {
-		i.failTasks(i.run, []ids.TaskID{e.Task}, fmt.Errorf("write to %s: %w", e.Partition, err))
+	if permanent(err) {
+		i.failEach([]ids.TaskID{e.Task}, fmt.Errorf("write to %s: %w", e.Partition, err))
 	}
 }
 

@@ -174,9 +174,7 @@ func (s *txnShell) perform(e transactions.Effect) {
 			LogEnd: s.logEnds[e.Err.Txn.Handle], Detail: e.Err.Error(),
 		})
 	case transactions.Failed:
-		if r := i.run; r != nil {
-			i.failTasks(r, e.Tasks, e.Err)
-		}
+		i.failEach(e.Tasks, e.Err)
 	case transactions.Fatal:
 		i.loop.post(func() { i.end(e.Err) })
 	case transactions.Warn:

@@ -43,6 +43,7 @@ type Worker struct {
 
 type taskCancel struct {
 	inc    ids.Incarnation
+	task   ids.TaskID
 	cancel context.CancelFunc
 }
 
@@ -91,7 +92,7 @@ func (w *Worker) deliver(t *Task, in *input, b *kafka.Batch) {
 // fetches.
 func (w *Worker) Adopt(t *Task, running func()) {
 	w.mu.Lock()
-	w.cancels = append(w.cancels, taskCancel{t.spec.Incarnation, t.cancel})
+	w.cancels = append(w.cancels, taskCancel{t.spec.Incarnation, t.spec.ID, t.cancel})
 	w.mu.Unlock()
 	w.command(func() {
 		t.worker, t.now = w, w.clock()
@@ -108,14 +109,18 @@ func (w *Worker) Adopt(t *Task, running func()) {
 
 // cancel ends the contexts of the tasks of an incarnation (all tasks for 0).
 func (w *Worker) cancel(inc ids.Incarnation) {
+	w.cancelIf(func(c taskCancel) bool { return inc == 0 || c.inc == inc })
+}
+
+func (w *Worker) cancelIf(gone func(taskCancel) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cancels = slices.DeleteFunc(w.cancels, func(c taskCancel) bool {
-		gone := inc == 0 || c.inc == inc
-		if gone {
-			c.cancel()
+		if !gone(c) {
+			return false
 		}
-		return gone
+		c.cancel()
+		return true
 	})
 }
 

@@ -28,7 +28,10 @@
 //  4. Group offsets never move back (but by a Restore).
 //  5. What retained checkpoints need exists: no object of theirs is deleted,
 //     no repartition record purged, and a restore finds everything.
-//  6. No machine ends with an error; in the end, faults off, every input
+//  6. Between two Starts no record of any partition is processed twice, by
+//     whomever; in a sixth of the seeds instances only come and go, and there
+//     nothing is processed twice at all and nothing rolls back (R25).
+//  7. No machine ends with an error; in the end, faults off, every input
 //     record is output exactly once, checkpoints complete, a clean stop ends.
 //
 // # The contract of the shell
@@ -50,7 +53,10 @@
 //   - DoStartTasks: Pool Started{From.N}, then draw a repartition producer id
 //     (retried until answered), read manifest, parts and files (retried; a
 //     missing object is an error), make aligner and times, then EvTaskRunning.
-//     What an older DoStartTasks still loads is dropped. Without tasks nothing
+//     A DoMoveTasks is the same for tasks that come, beside those that run: Pool
+//     Moved instead of Started, an own producer id. Tasks that go had halted
+//     behind the barrier and are dropped; all others get the new lineages before
+//     the next LogEnd. What an older DoStartTasks still loads is dropped. Without tasks nothing
 //     is read: the checkpoint may be retired by now. What is missing is looked
 //     for again for the checkpoint timeout (the log may say soon that this start
 //     is over), then it is EvTaskFailed.
@@ -65,7 +71,8 @@
 //     files and part are stored; Pool.Ack is called at that very moment.
 //   - Uploads are tried a few times under new names; then EvDeclined.
 //   - DoDecided: Aligner.Decided on every task, Pool Aborted if not completed.
-//     With Stop, tasks halted behind the barrier go on only after an abort.
+//     With Stop or Halt, tasks halted behind the barrier go on only after an
+//     abort, or when DoDecided names them in Stay.
 //   - DoCommit for the own instance is Pool Completed{N, handles}; for another
 //     a Finisher. WriteCommitted becomes EvCommitted. ReadLog: ask for the end
 //     of the log, remember it, answer LogRead{Committed: false}; should Lost

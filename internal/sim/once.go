@@ -56,3 +56,8 @@ func (o *oracle) movedOn(t *task) bool {
 		return ok && slices.ContainsFunc(b.Moves, func(mv barrier.Move) bool { return mv.Task == t.id })
 	})
 }
+
+// purgedLate reports whether the task goes on from the target of a Restore: a
+// purge for a later checkpoint may arrive behind the look at the log start. The
+// next start finds the position below it and moves it up (R29).
+func (o *oracle) purgedLate(t *task) bool { return slices.Contains(o.restored, t.from) }

@@ -158,7 +158,7 @@ func (p *process) build(e barrier.DoStartTasks, prod *producer, l *loaded) {
 
 func (p *process) buildTask(e barrier.DoStartTasks, prod *producer, tp taskPart, st [slots]int32) (*task, error) {
 	w := p.w
-	t := &task{p: p, id: tp.task, inc: e.Incarnation, epoch: p.epoch, load: p.load, prod: prod, start: startOfNow(p.m), sub: w.plan.topology()[tp.task.Sub]}
+	t := &task{p: p, id: tp.task, inc: e.Incarnation, epoch: p.epoch, load: p.load, prod: prod, start: startOfNow(p.m), from: e.From.N, sub: w.plan.topology()[tp.task.Sub]}
 	t.values, t.stored = st, st
 	t.snaps = []taskSnapshot{{n: e.From.N, stored: st, files: tp.files}}
 	var align []barrier.AlignInput

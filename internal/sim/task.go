@@ -23,6 +23,7 @@ type task struct {
 	epoch int
 	load  int             // of the process: a rollback drops the task
 	start ids.Incarnation // the Start that it descends from
+	from  ids.CheckpointID
 	prod  *producer
 	sub   subtopology
 
@@ -380,8 +381,8 @@ func (t *task) fetch(i int) {
 		if !ok || !t.alive() || in.round != round {
 			return
 		}
-		if a.below && (t.p.w.oracle.ended(t.inc) || t.p.w.oracle.movedOn(t)) {
-			// A zombie, which does not know yet.
+		if a.below && (t.p.w.oracle.ended(t.inc) || t.p.w.oracle.movedOn(t) || t.p.w.oracle.purgedLate(t)) {
+			// A zombie, which does not know yet, or a purge that was late.
 			t.p.step(barrier.EvTaskFailed{Incarnation: t.inc, Tasks: barrier.TaskSet{t.id}, Error: "offset out of range"})
 			return
 		}

@@ -1,0 +1,174 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tidegate/tidegate/barrier"
+	"github.com/tidegate/tidegate/checkpoint"
+	"github.com/tidegate/tidegate/internal/ids"
+)
+
+// prefetcher keeps files of tasks that others run, as of the last completed
+// checkpoint, so that a handover or a takeover downloads little (R25). Its
+// fields belong to the loop; one goroutine fetches at a time.
+type prefetcher struct {
+	i       *instance
+	dir     string
+	want    barrier.DoPrefetch
+	entries map[ids.TaskID]*prefetchEntry
+	busy    bool
+}
+
+// prefetchEntry is what is here of one task.
+type prefetchEntry struct {
+	files  *checkpoint.Prefetched
+	ctx    context.Context
+	cancel context.CancelFunc
+	at     ids.CheckpointID // whole as of this checkpoint; NoCheckpoint: not yet
+}
+
+func newPrefetcher(i *instance) *prefetcher {
+	return &prefetcher{
+		i: i, entries: map[ids.TaskID]*prefetchEntry{},
+		dir: filepath.Join(i.stateDir, "prefetch", fmt.Sprintf("%016x", i.self.Rand)),
+	}
+}
+
+// ask changes what is wanted. A fetch under way goes on: with short intervals
+// and large states it would else never end. What vanishes under it is looked for
+// in the newest checkpoint.
+func (p *prefetcher) ask(e barrier.DoPrefetch) {
+	p.want = e
+	for _, t := range p.kept() {
+		if !e.Tasks.Contains(t) {
+			p.entries[t].drop(p.i)
+			delete(p.entries, t)
+		}
+	}
+	for _, t := range e.Tasks {
+		if p.entries[t] == nil {
+			n := &prefetchEntry{files: checkpoint.NewPrefetched(filepath.Join(p.dir, t.String())), at: ids.NoCheckpoint}
+			n.ctx, n.cancel = context.WithCancel(p.i.ctx)
+			p.entries[t] = n
+		}
+	}
+	p.next()
+}
+
+// kept returns the tasks of which there are files, in order.
+func (p *prefetcher) kept() []ids.TaskID {
+	out := make([]ids.TaskID, 0, len(p.entries))
+	for t := range p.entries {
+		out = append(out, t)
+	}
+	slices.SortFunc(out, ids.TaskID.Compare)
+	return out
+}
+
+// claim hands the files of a task to a start of it; nil when there are none.
+func (p *prefetcher) claim(t ids.TaskID) *checkpoint.Prefetched {
+	n := p.entries[t]
+	if n == nil {
+		return nil
+	}
+	delete(p.entries, t)
+	n.cancel() // the start fetches the rest
+	return n.files
+}
+
+// drop forgets the files in the background: a fetch may hold them.
+func (n *prefetchEntry) drop(i *instance) {
+	n.cancel()
+	i.background(func(context.Context) { n.files.Remove() })
+}
+
+// next fetches for the wanted checkpoint if anything is missing.
+func (p *prefetcher) next() {
+	if p.busy || len(p.want.Tasks) == 0 {
+		return
+	}
+	job := p.want
+	var list []ids.TaskID
+	var entries []*prefetchEntry
+	for _, t := range job.Tasks {
+		if n := p.entries[t]; n != nil && n.at < job.From.N {
+			list, entries = append(list, t), append(entries, n)
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	p.busy = true
+	p.i.background(func(ctx context.Context) {
+		wait := time.Duration(0)
+		if err := p.fetch(ctx, job, list, entries); err != nil && ctx.Err() == nil {
+			p.i.log.Warn("prefetching state failed; trying again", "checkpoint", int64(job.From.N), "error", err)
+			wait = time.Second
+		}
+		time.AfterFunc(wait, func() {
+			p.i.loop.post(func() {
+				p.busy = false
+				if !p.i.ending {
+					p.next()
+				}
+			})
+		})
+	})
+}
+
+// fetch gets the files of tasks and reports each as it is whole.
+func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []ids.TaskID, entries []*prefetchEntry) error {
+	i := p.i
+	done := func(t ids.TaskID, n *prefetchEntry) {
+		i.loop.post(func() {
+			n.at = max(n.at, job.From.N)
+			i.step(barrier.EvPrefetched{N: job.From.N, Tasks: barrier.TaskSet{t}})
+		})
+	}
+	src, err := i.loadSource(ctx, job.From)
+	if err != nil {
+		return err
+	}
+	for k, t := range list {
+		n := entries[k]
+		part, err := src.task(t)
+		if err != nil {
+			return err
+		}
+		if part != nil && len(part.Files) > 0 {
+			begun := time.Now()
+			got, err := i.restore.Prefetch(n.ctx, n.files, part.Files)
+			switch {
+			case n.ctx.Err() != nil:
+				continue // claimed, or not wanted any more
+			case errors.Is(err, checkpoint.ErrNotFound):
+				return fmt.Errorf("%w (the newest checkpoint is tried)", err)
+			case err != nil:
+				return err
+			}
+			i.log.Debug("prefetched", "task", t.String(), "checkpoint", int64(job.From.N), "bytes", got.Bytes, "took", time.Since(begun).Round(time.Millisecond))
+		}
+		done(t, n)
+	}
+	return nil
+}
+
+// close forgets everything; on the loop, before the instance waits for its
+// background work.
+func (p *prefetcher) close() {
+	for _, t := range p.kept() {
+		p.entries[t].cancel()
+	}
+	p.entries = nil
+	p.i.wg.Add(1)
+	go func() {
+		defer p.i.wg.Done()
+		_ = os.RemoveAll(p.dir) // a fetch that still writes leaves it to the next start
+	}()
+}
