@@ -29,7 +29,7 @@ RACE_PKGS := $(foreach d,$(RACE_DIRS),$(if $(wildcard $(d)/*.go),./$(d)/...))
 INTEGRATION_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-race test-integration lint vet sim metamorphic crash bench compare compare-full image tools fmt clean
+.PHONY: help demo test test-unit test-race test-integration lint vet sim metamorphic crash elastic bench compare compare-full image tools fmt clean
 
 help: ## print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ metamorphic: ## random topologies, input, partitions and restarts against a refe
 
 crash: ## real processes on real servers, killed at random, every output record checked
 	cd integration && $(GO) run ./crash -mode $(MODE) -guarantee $(GUARANTEE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(BREAK),-break $(BREAK))
+
+elastic: ## instances come, go and are restarted under load on a real broker; no record is processed twice
+	cd integration && $(GO) run ./elastic $(ARGS)
 
 bench: ## the count workload against the floor, on a real broker
 	cd integration && $(GO) run ./bench $(ARGS)

@@ -162,7 +162,7 @@ func (p *participant) begin(m *Machine) {
 		return
 	}
 	p.inc, p.tasks, p.running, p.failed, p.cp = s.at, s.tasksOf(m.cfg.Self), nil, nil, nil
-	p.pre = prefetching{}
+	p.pre.drop(p.tasks)
 	m.do(DoStartTasks{
 		Life: m.log.life, Incarnation: s.at, Tasks: p.tasks, From: m.log.last().ref,
 		Lineages: m.log.lineages, Owners: s.rec.Owners,

@@ -10,6 +10,11 @@ type prefetching struct {
 	have  TaskSet          // answered at least once since they are wanted
 }
 
+// drop forgets tasks that start here: the shell takes their files.
+func (p *prefetching) drop(tasks TaskSet) {
+	p.tasks, p.have = p.tasks.Minus(tasks), p.have.Minus(tasks)
+}
+
 // prefetch asks for the files of the last completed checkpoint, and again with
 // each that completes, so that a handover finds all but the last interval's
 // changes on this instance's disk (R25). While nothing runs, or is about to
@@ -69,7 +74,7 @@ func (p *participant) hand(m *Machine, b Complete, inc ids.Incarnation, n Checkp
 	p.inc = m.log.start.newest(m.cfg.Self)
 	p.running = p.running.Minus(gone)
 	p.failed = p.failed.Minus(gone)
-	p.pre.tasks, p.pre.have = p.pre.tasks.Minus(come), p.pre.have.Minus(come)
+	p.pre.drop(come)
 	m.do(DoMoveTasks{
 		Life: m.log.life, Incarnation: inc, Gone: gone, Come: come, Tasks: p.tasks, From: n,
 		Lineages: m.log.lineages, Owners: m.log.start.owners,

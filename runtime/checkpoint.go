@@ -62,6 +62,9 @@ func (i *instance) trigger(e barrier.DoTrigger) {
 	c.txns = i.cfg.Guarantee == AtLeastOnce // written output is all there is (R11)
 	i.checkpoints[e.N] = c
 	i.phase("aligning")
+	if len(e.Halt) > 0 {
+		i.phase("halting")
+	}
 	for _, r := range i.runs {
 		for _, w := range i.workers {
 			if len(e.Halt) > 0 {

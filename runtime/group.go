@@ -141,7 +141,8 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 		g.mu.Unlock()
 		sent := e.SentAt.Sub(g.i.started).Milliseconds()
 		g.i.post(barrier.EvGeneration{
-			Generation: e.Membership.Generation, Members: a.Members, Tasks: barrier.NewTaskSet(a.Tasks...), SentAt: sent,
+			Generation: e.Membership.Generation, Members: a.Members, Tasks: barrier.NewTaskSet(a.Tasks...),
+			Warm: barrier.NewTaskSet(a.Warm...), SentAt: sent,
 		})
 	case kafka.GroupHeartbeat:
 		g.i.post(barrier.EvHeartbeat{SentAt: e.SentAt.Sub(g.i.started).Milliseconds(), Generation: e.Membership.Generation})

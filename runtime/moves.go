@@ -12,6 +12,9 @@ import (
 // moveTasks carries out a handover (R25): what went away is closed, what came
 // starts from the handover's checkpoint beside what runs on.
 func (i *instance) moveTasks(e barrier.DoMoveTasks) {
+	if len(e.Gone)+len(e.Come) > 0 {
+		i.phase("moved")
+	}
 	for _, r := range append([]*run(nil), i.runs...) {
 		i.dropTasks(r, r.tasksIn(e.Gone))
 	}

@@ -97,7 +97,7 @@ func (p *prefetcher) next() {
 	var list []ids.TaskID
 	var entries []*prefetchEntry
 	for _, t := range job.Tasks {
-		if n := p.entries[t]; n != nil && n.at < job.From.N {
+		if n := p.entries[t]; n != nil && n.at != job.From.N {
 			list, entries = append(list, t), append(entries, n)
 		}
 	}
@@ -127,7 +127,7 @@ func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []i
 	i := p.i
 	done := func(t ids.TaskID, n *prefetchEntry) {
 		i.loop.post(func() {
-			n.at = max(n.at, job.From.N)
+			n.at = job.From.N
 			i.step(barrier.EvPrefetched{N: job.From.N, Tasks: barrier.TaskSet{t}})
 		})
 	}

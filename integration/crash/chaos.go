@@ -21,7 +21,9 @@ var events = []event{
 	{"kill coordinator", 2, (*harness).killCoordinator},
 	{"kill all", 1, (*harness).killEverybody},
 	{"zombie", 2, (*harness).zombie},
-	{"clean restart", 1, (*harness).cleanRestart},
+	{"clean restart", 2, (*harness).cleanRestart},
+	{"join and leave", 2, (*harness).join},
+	{"kill in a move", 3, (*harness).killInMove},
 	{"store outage", 1, (*harness).outage},
 }
 
@@ -31,7 +33,7 @@ func (h *harness) events() []event {
 	if h.opts.mode == barrierMode {
 		return events
 	}
-	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.name == "kill coordinator" || e.name == "store outage" })
+	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.name == "kill coordinator" || e.name == "store outage" || e.name == "kill in a move" })
 }
 
 // chaos makes events until the duration is over. Between two, the application
@@ -192,16 +194,10 @@ func (h *harness) cleanRestart(ctx context.Context) {
 		h.restart(i)
 		return
 	}
-	i.signal(syscall.SIGTERM)
-	select {
-	case <-i.wait():
-	case <-time.After(40 * time.Second):
-		fmt.Printf("instance %s did not stop in 40s after SIGTERM\n", i.name)
-		h.kill(i)
-	case <-ctx.Done():
-		return
+	h.stop(ctx, i)
+	if ctx.Err() == nil {
+		h.restart(i)
 	}
-	h.restart(i)
 }
 
 // outage takes the S3 server away for a while.

@@ -88,6 +88,7 @@ type harness struct {
 	oracle *oracle
 	gen    *generator
 	slots  []*instance
+	extra  *instance // joins and leaves
 	rng    *rand.Rand
 	begun  time.Time
 
@@ -166,6 +167,12 @@ func run(ctx context.Context, o options) (err error) {
 	return h.report()
 }
 
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
 func (h *harness) open(ctx context.Context) (err error) {
 	h.kafka, err = servers.Kafka(ctx, servers.KafkaOptions{Own: true, Config: map[string]string{
 		"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0",
@@ -193,6 +200,7 @@ func (h *harness) open(ctx context.Context) (err error) {
 	for n := range h.opts.instances {
 		h.slots = append(h.slots, &instance{h: h, name: fmt.Sprintf("i%d", n)})
 	}
+	h.extra = &instance{h: h, name: "extra", done: closed()}
 	fmt.Printf("mode: %s, %s, kafka: %s, s3: %s, instances: %d, rate: %d/s, seed: %d, break: %q\n",
 		h.opts.mode, h.opts.guarantee, h.kafka.Source(), store, h.opts.instances, h.opts.rate, h.opts.seed, h.opts.breaking)
 	return nil
@@ -254,7 +262,7 @@ func (h *harness) failure() error {
 }
 
 func (h *harness) killAll() {
-	for _, s := range h.slots {
+	for _, s := range append(h.slots, h.extra) {
 		if s.alive() {
 			s.signal(syscall.SIGKILL)
 			<-s.wait()
@@ -302,7 +310,7 @@ func (h *harness) report() error {
 	defer h.mu.Unlock()
 	kills := 0
 	var byPhase []string
-	for _, p := range append(h.phases(), "manifest", "starting") {
+	for _, p := range append(append(h.phases(), "manifest", "starting"), movePhases...) {
 		kills += h.stats.kills[p]
 		byPhase = append(byPhase, fmt.Sprintf("%s %d", p, h.stats.kills[p]))
 	}
@@ -311,7 +319,7 @@ func (h *harness) report() error {
 	fmt.Printf("kills %d: %s\n", kills, strings.Join(byPhase, ", "))
 	fmt.Printf("events: %v\n", h.stats.kinds)
 	if h.opts.mode == barrierMode {
-		fmt.Printf("checkpoints completed %d aborted %d\n", completed, aborted)
+		fmt.Printf("checkpoints completed %d aborted %d, instances that handed tasks over %d\n", completed, aborted, h.moves())
 	}
 	fmt.Printf("records checked %d, aborted records seen by a read_uncommitted reader %d, wrong values %d\n", o.checked, aborts, o.wrong)
 	if o.first != "" {

@@ -86,9 +86,12 @@ func TestRegressions(t *testing.T) {
 		{314, "an instance that ended aborted a transaction which its ack had listed"},
 		{346, "a late copy of an offset commit began another transaction under the old handle"},
 		{465, "a replaced coordinator overwrote the group offsets"},
+		{475, "a Start gave tasks to an instance that had said Leaving, and everything rolled back"},
 		{1096, "a late answer to the offsets check ended an instance that ran again"},
 		{1131, "copies of a Start are void and make no incarnation"},
+		{1484, "a coordinator that led again in its own term waited for a write of offsets that it had given up"},
 		{1544, "a replaced coordinator took offsets of later checkpoints for a reset"},
+		{9115, "a coordinator that slept repeated its decision after the transactions had timed out"},
 	} {
 		if r := Run(c.seed, Options{Steps: DefaultSteps}); r.Err != nil {
 			t.Errorf("seed %d (%s): %v", c.seed, c.found, r.Err)
