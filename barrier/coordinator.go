@@ -157,11 +157,15 @@ func (c *coordinator) observe(m *Machine, ev Event) {
 
 // onRecord reacts to a valid record. sent is when the own record was first
 // appended, -1 for records of others.
-func (c *coordinator) onRecord(m *Machine, e EvRecord, sent int64) {
+func (c *coordinator) onRecord(m *Machine, e EvRecord, out Outcome, sent int64) {
 	switch b := e.Record.Body.(type) {
 	case Lead:
 		if e.Record.Instance == m.cfg.Self {
 			c.takeLead(m, b.Term)
+			if len(out.Aborted) > 0 {
+				// Output waits for what this Lead aborted: not another interval.
+				c.trigger -= m.cfg.Interval
+			}
 		}
 	case Trigger:
 		if sent >= 0 {

@@ -185,7 +185,7 @@ func (m *Machine) read(e EvRecord) {
 	}
 	m.part.onRecord(m, e, out)
 	if !m.ended {
-		m.coord.onRecord(m, e, sent)
+		m.coord.onRecord(m, e, out, sent)
 	}
 }
 
