@@ -87,7 +87,7 @@ func (s childSettings) newApp(ctx context.Context) (*tidegate.App, error) {
 	options = append(options, tidegate.WithCheckpointInterval(s.interval))
 	switch {
 	case s.mode == "changelog":
-		options = append(options, tidegate.WithMode(tidegate.Changelog))
+		options = append(options, tidegate.WithMode(tidegate.Changelog), tidegate.WithCommitInterval(s.interval))
 	case s.mode != "barrier":
 		return nil, fmt.Errorf("mode %q: want barrier or changelog", s.mode)
 	case s.storeDir != "":
