@@ -33,7 +33,10 @@
 // One root seed decides what happens: kill -9 of a random instance, of one that
 // reaches a given phase of a checkpoint (it kills itself there, with SIGKILL),
 // of the coordinator, of all; SIGSTOP longer than the session timeout and
-// SIGCONT; a clean stop and start; an outage of the S3 server. In changelog mode
-// the phases are those of a commit, and there is neither coordinator nor store.
+// SIGCONT; a clean stop and start; one instance more that joins and leaves again;
+// a clean stop in which the leaving instance, or one that gets its tasks, is
+// killed in the middle of the handover; an outage of the S3 server. In changelog
+// mode the phases are those of a commit, and there is neither coordinator nor
+// store.
 // In the end all is mended, and the whole output must appear.
 package main
