@@ -14,7 +14,9 @@
 // moments. A task that passed writes into the next transaction while its
 // siblings still write into the earlier one; a transaction is therefore named
 // by the last barrier that its writers passed, and it is prepared at the first
-// barrier by which all of them have gone on.
+// barrier by which all of them have gone on. A handover (Moved, R25) changes which
+// tasks those are, at a checkpoint that all of them passed; what they wrote before
+// it stays this instance's to commit.
 //
 // Kafka gives one handle (transactional id, producer id, producer epoch) to
 // every transaction of an id until the next InitProducerId. A delayed EndTxn
