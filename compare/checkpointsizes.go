@@ -71,7 +71,7 @@ func (r *runner) checkpointSize(ctx context.Context, s *system) (out report.Roun
 	loading, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := load.OpenLoop(loading, r.cluster.client, live)
+		_, err := load.OpenLoop(loading, r.cluster.client, live, time.UnixMilli)
 		ended <- err
 	}()
 	need := r.checkpointWarm + r.checkpoints

@@ -76,6 +76,10 @@ func (s childSettings) newApp(ctx context.Context) (*tidegate.App, error) {
 		tidegate.WithBrokers(strings.Split(s.brokers, ",")...),
 		tidegate.WithStateDir(s.state),
 		tidegate.WithSessionTimeout(s.session),
+		// A round begins with topics that are quiet for longer than the default:
+		// their tasks would count as idle, and the first windows close without
+		// them. (Flink's job has no idle timeout at all.)
+		tidegate.WithIdleTimeout(time.Minute),
 		tidegate.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, nil))),
 	}
 	if s.name != "" {

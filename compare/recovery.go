@@ -104,7 +104,7 @@ func (r *runner) killOne(ctx context.Context, w *running, c *check.Resume, keys 
 	start := time.Now().Add(time.Second)
 	live := load.Numbers(topic, start.UnixMilli(), recoveryRate, 1<<40, r.seed)
 	go func() {
-		_, err := load.OpenLoop(loading, r.cluster.client, live)
+		_, err := load.OpenLoop(loading, r.cluster.client, live, time.UnixMilli)
 		loaded <- err
 	}()
 	end := func(s check.Silence, err error) (check.Silence, error) {

@@ -219,7 +219,7 @@ func (r *runner) everywhere(ctx context.Context, topic string, keys int64) (stop
 	src := load.Everywhere(topic, time.Now().UnixMilli(), restoreRate, 1<<40, keys, r.partitions)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := load.OpenLoop(loading, r.cluster.client, src)
+		_, err := load.OpenLoop(loading, r.cluster.client, src, time.UnixMilli)
 		ended <- err
 	}()
 	return func() error {

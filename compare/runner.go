@@ -363,6 +363,12 @@ func (r *runner) newJob(s *system, name, kind string, in *input) job {
 // latencyGrace is how late records may be in a latency round.
 const latencyGrace = time.Second
 
+// latencyPace is how much faster event time goes than the clock in a latency
+// round. Windows close at whole seconds of event time, and checkpoints come at
+// whole seconds of the clock: at the same pace every window would wait for its
+// checkpoint equally long, and a round would only show how long by chance.
+const latencyPace = 1.07
+
 // latency measures a system under a load that comes by the clock.
 func (r *runner) latency(ctx context.Context, s *system, name string, v variant, perSecond int64, round int) report.Round {
 	out := report.Round{Workload: v.of(name), System: s.name, Kind: "latency", Number: round, Offered: perSecond}
@@ -370,18 +376,22 @@ func (r *runner) latency(ctx context.Context, s *system, name string, v variant,
 		out.Error = err.Error()
 		return out
 	}
-	// Event times are wall-clock times, so the input of each round is its own.
+	// Event time begins with the clock, so the input of each round is its own.
 	const settle = 12 * time.Second
 	start := time.Now().Add(settle)
 	records := int64((r.latencyWarmup + r.latencyWindow).Seconds() * float64(perSecond))
-	in, err := r.newInput(name, fmt.Sprintf("%s-l%d", s.name, round), v, start, records, perSecond, latencyGrace)
+	in, err := r.newInput(name, fmt.Sprintf("%s-l%d", s.name, round), v, start, records, int64(float64(perSecond)/latencyPace), latencyGrace)
 	if err != nil {
 		return fail(err)
 	}
 	if err := r.prepareInput(ctx, in, false); err != nil {
 		return fail(err)
 	}
-	hist := check.NewLatency(start.Add(r.latencyWarmup))
+	dueAt := func(timestamp int64) time.Time {
+		passed := time.UnixMilli(timestamp).Sub(time.UnixMilli(start.UnixMilli()))
+		return start.Add(time.Duration(float64(passed) / latencyPace))
+	}
+	hist := check.NewLatency(start.Add(r.latencyWarmup), dueAt)
 	c := in.check(hist)
 	j := r.newJob(s, name, "l"+strconv.Itoa(round)+v.tag(), in)
 	j.interval = v.interval
@@ -397,7 +407,7 @@ func (r *runner) latency(ctx context.Context, s *system, name string, v variant,
 	loads := make(chan offered, len(in.sources))
 	for _, src := range in.sources {
 		go func() {
-			behind, err := load.OpenLoop(ctx, r.cluster.client, src)
+			behind, err := load.OpenLoop(ctx, r.cluster.client, src, dueAt)
 			loads <- offered{behind, err}
 		}()
 	}

@@ -138,7 +138,7 @@ func noticesFaults(t *testing.T, fresh func(auctions int64) *Auctions, off float
 
 func TestLatency(t *testing.T) {
 	now := time.Now()
-	l := NewLatency(now.Add(-time.Minute))
+	l := NewLatency(now.Add(-time.Minute), time.UnixMilli)
 	l.Seen(now.Add(-time.Hour).UnixMilli())
 	require.Zero(t, l.Count())
 	l.Seen(now.Add(-time.Second).UnixMilli())

@@ -10,25 +10,27 @@ import (
 // Latency is a histogram of the time from when a row's cause was to be sent to
 // when a read_committed consumer saw the row, in microseconds.
 type Latency struct {
-	mu   sync.Mutex
-	from time.Time
-	hist *hdrhistogram.Histogram
+	mu    sync.Mutex
+	from  time.Time
+	dueAt func(timestamp int64) time.Time
+	hist  *hdrhistogram.Histogram
 }
 
 const mostLatency = 10 * time.Minute
 
-// NewLatency counts rows whose cause was due at from or later.
-func NewLatency(from time.Time) *Latency {
-	return &Latency{from: from, hist: hdrhistogram.New(1, mostLatency.Microseconds(), 3)}
+// NewLatency counts rows whose cause was due at from or later; dueAt says when a
+// timestamp is due.
+func NewLatency(from time.Time, dueAt func(timestamp int64) time.Time) *Latency {
+	return &Latency{from: from, dueAt: dueAt, hist: hdrhistogram.New(1, mostLatency.Microseconds(), 3)}
 }
 
-// Seen notes a row that was seen now and whose cause was due at a time in
-// milliseconds since the epoch. A nil Latency ignores it.
-func (l *Latency) Seen(due int64) {
+// Seen notes a row that was seen now, with the timestamp of its cause. A nil
+// Latency ignores it.
+func (l *Latency) Seen(timestamp int64) {
 	if l == nil {
 		return
 	}
-	at := time.UnixMilli(due)
+	at := l.dueAt(timestamp)
 	if at.Before(l.from) {
 		return
 	}

@@ -162,15 +162,15 @@ func each(ctx context.Context, client sarama.Client, src Source, before func(int
 // tick is how often an open-loop writer sends what is due.
 const tick = 5 * time.Millisecond
 
-// OpenLoop writes each record when its time has come, whatever became of those
-// before: a slow system does not slow the load down. It returns how far behind
-// the clock the writer itself was at most; more than a few ticks says that the
-// machine could not offer the rate.
-func OpenLoop(ctx context.Context, client sarama.Client, src Source) (behind time.Duration, err error) {
+// OpenLoop writes each record when it is due by its timestamp, whatever became
+// of those before: a slow system does not slow the load down. It returns how far
+// behind the clock the writer itself was at most; more than a few ticks says
+// that the machine could not offer the rate.
+func OpenLoop(ctx context.Context, client sarama.Client, src Source, dueAt func(timestamp int64) time.Time) (behind time.Duration, err error) {
 	next := time.Time{}
 	err = each(ctx, client, src, func(i int64, w *measure.Writer) error {
 		_, _, at := src.At(i)
-		due := time.UnixMilli(at)
+		due := dueAt(at)
 		now := time.Now()
 		if now.After(due) {
 			behind = max(behind, now.Sub(due))
