@@ -57,6 +57,8 @@ public final class Streams {
         // What makes it fastest here: larger batches than the client's defaults.
         p.put(StreamsConfig.producerPrefix(ProducerConfig.BATCH_SIZE_CONFIG), (int) args.number("batch-bytes", 262_144));
         p.put(StreamsConfig.producerPrefix(ProducerConfig.LINGER_MS_CONFIG), args.number("linger-ms", 20));
+        // How often closed windows are looked for; by default once a second, which latencies would show.
+        p.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, args.number("emit-interval-ms", 100));
         if (args.number("transactional-stores", 0) == 1) {
             p.put(StreamsConfig.TRANSACTIONAL_STATE_STORES_CONFIG, true);
         }
