@@ -44,10 +44,13 @@ type StartTask struct {
 	Task ids.TaskID
 	// Inputs: the task reads external inputs, so their offsets are committed.
 	Inputs bool
+	// Group is the number of the group whose transactions it writes into.
+	Group int32
 }
 
 // Started says that a valid Start gives this instance these tasks, from
-// checkpoint From. Earlier tasks must have been rolled back.
+// checkpoint From, beside those that were not rolled back. They are new: what ran
+// of them before has been rolled back.
 type Started struct {
 	From  ids.CheckpointID
 	Tasks []StartTask
@@ -149,9 +152,10 @@ type Aborted struct{ N ids.CheckpointID }
 // CommittedRead says that this instance's Committed for N was read back.
 type CommittedRead struct{ N ids.CheckpointID }
 
-// RolledBack says that a valid Rollback names this instance's tasks: they have
-// been stopped, and what no Complete covers is aborted.
-type RolledBack struct{}
+// RolledBack says that a valid Rollback names these tasks of this instance, all
+// those of a group or none: they have been stopped, and what no Complete covers
+// is aborted. nil means all tasks.
+type RolledBack struct{ Tasks []ids.TaskID }
 
 // Shutdown says that the instance closes: tasks have been stopped. What was
 // never listed in an Ack is aborted, what was is left alone; a decided commit
@@ -222,8 +226,12 @@ type Send struct {
 
 // Drop says that nothing of these batches is wanted any more: those not sent
 // are forgotten here, those sent are not to be repeated, and each of the
-// latter is still answered. Batches that were never sent are in Batches.
-type Drop struct{ Batches []uint64 }
+// latter is still answered. Batches that were never sent are in Batches; those
+// on the way are all that were sent in the transactions Txns.
+type Drop struct {
+	Batches []uint64
+	Txns    []ids.TxnHandle
+}
 
 // End asks for EndTxn; the answer is EndAnswer.
 type End struct {

@@ -19,8 +19,11 @@ type Config struct {
 	// ToleratedAborts is the number of aborted checkpoints in a row that the
 	// application bears; each may leave a prepared transaction waiting.
 	ToleratedAborts int
+	// Groups is how many groups of tasks the instance may have, each with
+	// transactions of its own; 0 means 1.
+	Groups int
 	// Ahead is the number of transactional ids kept initialised for the next
-	// transactions; 0 means 2.
+	// transactions; 0 means one more than Groups.
 	Ahead int
 	// Rules is for tests only.
 	Rules Rules
@@ -36,39 +39,22 @@ type Pool struct {
 	warnedAt int      // pool size of the last warning
 	inDoubt  int      // ids in a row whose InitProducerId got no definite answer
 
-	tasks []*poolTask // sorted; those of the latest Started
-	byID  map[ids.TaskID]*poolTask
-	keys  []ids.CheckpointID // From and the barriers passed since, ascending
-	open  []*barrier         // barriers not yet reported as Prepared, ascending
-	gone  ids.CheckpointID   // the largest id known to be decided
+	groups []*group // with tasks, by number
+	byID   map[ids.TaskID]*poolTask
+	gone   ids.CheckpointID // the largest id known to be decided
 
 	txns    []*txn // not ended, oldest first
 	nextTxn TxnNumber
-	start   int // number of the present Start: what older ones left is aborting or decided
+	start   int // counts Started
 
 	lanes  []*lane // in order of first use
 	byLane map[laneKey]*lane
 
 	finisher *Finisher
 	queued   []Completed
-	failed   bool // a Failed was reported and no Rollback came yet
 	closing  bool
 
 	eff []Effect
-}
-
-type poolTask struct {
-	id     ids.TaskID
-	inputs bool
-	passed ids.CheckpointID
-}
-
-// barrier is a checkpoint that some task passed and that is not yet Prepared.
-type barrier struct {
-	n       ids.CheckpointID
-	passed  int
-	offsets []Offset
-	full    bool
 }
 
 // NewPool returns a pool without ids and tasks; its first event is Opened.
@@ -76,8 +62,9 @@ func NewPool(cfg Config) *Pool {
 	if cfg.InFlight == 0 {
 		cfg.InFlight = 1
 	}
+	cfg.Groups = max(cfg.Groups, 1)
 	if cfg.Ahead == 0 {
-		cfg.Ahead = 2
+		cfg.Ahead = cfg.Groups + 1
 	}
 	return &Pool{cfg: cfg, gone: ids.NoCheckpoint, byID: map[ids.TaskID]*poolTask{}, byLane: map[laneKey]*lane{}}
 }
@@ -87,7 +74,7 @@ func (p *Pool) Step(ev Event) []Effect {
 	p.eff = nil // the caller may keep what it got
 	switch ev := ev.(type) {
 	case Opened:
-		p.register(p.comfortable())
+		p.register(p.first())
 	case Registered:
 		p.registered(ev)
 	case Started:
@@ -124,10 +111,10 @@ func (p *Pool) Step(ev Event) []Effect {
 	case CommittedRead:
 		p.committedRead(ev.N)
 	case RolledBack:
-		p.stop(func(*txn) bool { return true })
+		p.rolledBack(ev.Tasks)
 	case Shutdown:
 		p.closing = true
-		p.stop(func(t *txn) bool { return !t.listed })
+		p.stop(p.allTasks(), func(t *txn) bool { return !t.listed })
 	}
 	return p.eff
 }
@@ -136,18 +123,12 @@ func (p *Pool) tick(now time.Duration) { p.now = max(p.now, now) }
 
 func (p *Pool) emit(e Effect) { p.eff = append(p.eff, e) }
 
+// started adds the tasks of a Start to those that go on.
 func (p *Pool) started(ev Started) {
 	p.start++
-	p.failed = false
-	p.tasks, p.open = nil, nil
-	p.keys = []ids.CheckpointID{ev.From}
-	clear(p.byID)
 	for _, t := range ev.Tasks {
-		pt := &poolTask{id: t.Task, inputs: t.Inputs, passed: ev.From}
-		p.tasks = append(p.tasks, pt)
-		p.byID[t.Task] = pt
+		p.add(t, ev.From, p.start)
 	}
-	slices.SortFunc(p.tasks, func(a, b *poolTask) int { return a.id.Compare(b.id) })
 }
 
 // Writes returns the last barrier that the task passed: its output goes into
@@ -159,87 +140,74 @@ func (p *Pool) Writes(task ids.TaskID) (after ids.CheckpointID, ok bool) {
 		return ids.NoCheckpoint, false
 	}
 	if p.cfg.Rules.OneTransaction {
-		return p.slowest(), true
+		return t.g.slowest(), true
 	}
 	return t.passed, true
 }
 
-// slowest returns the smallest barrier among those the tasks passed last.
-func (p *Pool) slowest() ids.CheckpointID {
-	low := p.tasks[0].passed
-	for _, t := range p.tasks[1:] {
-		low = min(low, t.passed)
-	}
-	return low
-}
-
-// taskPassed notes a snapshot. When the last task passed barrier n, the
-// transactions that only it still wrote into are closed, and the offsets at n
-// go into the transaction behind the barrier before n: that one was begun
+// taskPassed notes a snapshot. When the last task of a group passed barrier n,
+// the transactions that only it still wrote into are closed, and the offsets at
+// n go into the transaction behind the barrier before n: that one was begun
 // after the previous barrier whatever became of the earlier ones.
 func (p *Pool) taskPassed(ev TaskPassed) {
 	t := p.byID[ev.Task]
 	if t == nil || ev.N <= t.passed {
 		return
 	}
-	t.passed = ev.N
-	if i, found := slices.BinarySearch(p.keys, ev.N); !found {
-		p.keys = slices.Insert(p.keys, i, ev.N)
-	}
-	if b := p.barrierFor(ev.N); b != nil {
+	g := t.g
+	t.passed, t.start = ev.N, g.start
+	g.note(ev.N)
+	if b := p.barrierFor(g, ev.N); b != nil {
 		b.passed++
 		b.offsets = append(b.offsets, ev.Offsets...)
-		if b.passed == len(p.tasks) {
+		if b.passed == len(g.tasks) {
 			b.full = true
-			p.offsetsDue(b)
+			p.offsetsDue(g, b)
 		}
 	}
-	p.closePassed()
+	p.closePassed(g)
 	p.settle()
 }
 
 // barrierFor returns the undecided barrier n, or nil if n was aborted before
 // this task passed it: then nobody waits for it.
-func (p *Pool) barrierFor(n ids.CheckpointID) *barrier {
+func (p *Pool) barrierFor(g *group, n ids.CheckpointID) *barrier {
 	if n <= p.gone {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(p.open, n, func(b *barrier, n ids.CheckpointID) int { return int(b.n - n) })
-	if !found {
-		p.open = slices.Insert(p.open, i, &barrier{n: n})
-	}
-	return p.open[i]
+	return g.barrier(n)
 }
 
-// offsetsDue gives the offsets of a barrier that all tasks passed to the
-// transaction of the interval it ends, begun for them if need be. An instance
-// with inputs does so at every barrier, changed or not (R18).
-func (p *Pool) offsetsDue(b *barrier) {
-	if !slices.ContainsFunc(p.tasks, func(t *poolTask) bool { return t.inputs }) || len(b.offsets) == 0 {
+// offsetsDue gives the offsets of a barrier that all tasks of a group passed to
+// its transaction of the interval that the barrier ends, begun for them if need
+// be. A group with inputs does so at every barrier, changed or not (R18).
+func (p *Pool) offsetsDue(g *group, b *barrier) {
+	if !g.readsInputs() || len(b.offsets) == 0 {
 		return
 	}
 	slices.SortFunc(b.offsets, func(x, y Offset) int { return x.Partition.Compare(y.Partition) })
-	i, _ := slices.BinarySearch(p.keys, b.n)
-	t := p.txnAfter(p.keys[i-1])
+	i, _ := slices.BinarySearch(g.keys, b.n)
+	t := p.txnAfter(g, g.start, g.keys[i-1])
 	t.offsetsFor, t.offsets, t.offsetState = b.n, b.offsets, due
 	p.assign()
 	p.refill()
 }
 
-// closePassed closes the transactions that no task can write into any more.
-func (p *Pool) closePassed() {
-	low := p.slowest()
+// closePassed closes the transactions of a group that no task can write into
+// any more.
+func (p *Pool) closePassed(g *group) {
+	low := g.slowest()
 	for _, t := range p.txns {
-		if t.start == p.start && t.after < low {
+		if t.g == g && t.after < low {
 			t.closed = true
 		}
 	}
-	i, _ := slices.BinarySearch(p.keys, low)
-	p.keys = slices.Delete(p.keys, 0, i)
+	i, _ := slices.BinarySearch(g.keys, low)
+	g.keys = slices.Delete(g.keys, 0, i)
 }
 
 // settle moves every transaction as far as it can go by itself and reports
-// barriers that became ready.
+// barriers that became ready: those that all groups are ready for.
 func (p *Pool) settle() {
 	p.askOffsets()
 	for _, t := range p.txns {
@@ -247,16 +215,21 @@ func (p *Pool) settle() {
 			t.state = prepared
 		}
 	}
-	for len(p.open) > 0 && p.open[0].full && (p.cfg.Rules.AckEarly || p.allPrepared(p.open[0].n)) {
-		n := p.open[0].n
-		p.open = slices.Delete(p.open, 0, 1)
+	for len(p.groups) > 0 && len(p.groups[0].open) > 0 {
+		n := p.groups[0].open[0].n
+		if slices.ContainsFunc(p.groups, func(g *group) bool { return !g.ready(n) }) || !p.cfg.Rules.AckEarly && !p.allPrepared(n) {
+			return
+		}
+		for _, g := range p.groups {
+			g.open = slices.Delete(g.open, 0, 1)
+		}
 		p.emit(Prepared{N: n})
 	}
 }
 
 func (p *Pool) allPrepared(n ids.CheckpointID) bool {
 	for _, t := range p.txns {
-		if t.start == p.start && t.after < n && (t.state == opened || t.state == broken) {
+		if t.g != nil && t.after < n && (t.state == opened || t.state == broken) {
 			return false
 		}
 	}
@@ -271,7 +244,7 @@ func (p *Pool) Ack(n ids.CheckpointID, now time.Duration) []Listed {
 	p.tick(now)
 	var list []Listed
 	for _, t := range p.txns {
-		if t.start != p.start || t.after >= n || !t.begun || (t.state != prepared && !p.cfg.Rules.AckEarly) || t.state == decided {
+		if t.g == nil || t.after >= n || !t.begun || (t.state != prepared && !p.cfg.Rules.AckEarly) || t.state == decided {
 			continue
 		}
 		t.listed = true
@@ -287,7 +260,9 @@ func (p *Pool) Ack(n ids.CheckpointID, now time.Duration) []Listed {
 // as they are (R21).
 func (p *Pool) aborted(n ids.CheckpointID) {
 	p.gone = max(p.gone, n)
-	p.open = slices.DeleteFunc(p.open, func(b *barrier) bool { return b.n == n })
+	for _, g := range p.groups {
+		g.open = slices.DeleteFunc(g.open, func(b *barrier) bool { return b.n == n })
+	}
 	p.settle()
 }
 
@@ -295,7 +270,9 @@ func (p *Pool) aborted(n ids.CheckpointID) {
 // to n are decided now, one way or the other (R3).
 func (p *Pool) completed(ev Completed) {
 	p.gone = max(p.gone, ev.N)
-	p.open = slices.DeleteFunc(p.open, func(b *barrier) bool { return b.n <= ev.N })
+	for _, g := range p.groups {
+		g.open = slices.DeleteFunc(g.open, func(b *barrier) bool { return b.n <= ev.N })
+	}
 	if p.finisher != nil {
 		p.queued = append(p.queued, Completed{N: ev.N, Handles: slices.Clone(ev.Handles)})
 		return
@@ -361,16 +338,39 @@ func (p *Pool) committedRead(n ids.CheckpointID) {
 	}
 }
 
-// stop ends the tasks' writing and aborts their transactions: all of them that
-// are undecided, or those that which chooses.
-func (p *Pool) stop(which func(*txn) bool) {
-	p.dropLanes()
-	p.tasks, p.open, p.keys = nil, nil, nil
-	clear(p.byID)
+// rolledBack stops tasks; none means all of them.
+func (p *Pool) rolledBack(list []ids.TaskID) {
+	if list == nil {
+		list = p.allTasks()
+	}
+	p.stop(list, func(*txn) bool { return true })
+}
+
+func (p *Pool) allTasks() []ids.TaskID {
+	var out []ids.TaskID
+	for _, g := range p.groups {
+		for _, t := range g.tasks {
+			out = append(out, t.id)
+		}
+	}
+	return out
+}
+
+// stop ends the writing of tasks, which are whole groups, and aborts the
+// transactions of their groups: all of them that are undecided, or those that
+// which chooses.
+func (p *Pool) stop(list []ids.TaskID, which func(*txn) bool) {
+	groups := p.removeTasks(list)
+	p.dropLanes(list)
 	for _, t := range slices.Clone(p.txns) {
-		if t.state == decided || t.state == aborting || !which(t) {
+		if t.g == nil || !slices.Contains(groups, t.g) {
 			continue
 		}
+		if t.state == decided || !which(t) {
+			t.g = nil
+			continue
+		}
+		t.g = nil
 		if !t.begun {
 			p.remove(t)
 			p.giveBack(t)
@@ -379,8 +379,9 @@ func (p *Pool) stop(which func(*txn) bool) {
 		t.state = aborting
 		p.abort(t)
 	}
-	p.start++
-	p.failed = false
+	for _, g := range groups {
+		g.failed = false
+	}
 }
 
 // Idle reports whether no transaction is being ended: after a Shutdown, the

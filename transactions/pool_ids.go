@@ -28,8 +28,16 @@ type txnID struct {
 // kill takes an id out of use for ever.
 func (x *txnID) kill() { x.state = dead }
 
+// first is the number of ids registered at first: more are when checkpoints are
+// aborted, and each group leaves a prepared transaction behind.
+func (p *Pool) first() int {
+	return p.cfg.InFlight + p.cfg.ToleratedAborts + 2*p.cfg.Groups
+}
+
 // comfortable is the number of ids that should do (R20).
-func (p *Pool) comfortable() int { return p.cfg.InFlight + p.cfg.ToleratedAborts + 2 }
+func (p *Pool) comfortable() int {
+	return (p.cfg.InFlight + p.cfg.ToleratedAborts + 2) * p.cfg.Groups
+}
 
 // register asks for count new ids.
 func (p *Pool) register(count int) {

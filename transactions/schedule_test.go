@@ -17,7 +17,7 @@ import (
 // are aborted, tasks are rolled back. At the end exactly the output before the
 // last completed checkpoint is visible, in order.
 func TestSchedules(t *testing.T) {
-	commits, aborts, lists := 0, 0, 0
+	commits, aborts, lists, parts := 0, 0, 0, 0
 	for seed := range uint64(300) {
 		w := newWorld(seed, Rules{})
 		w.run(400)
@@ -25,11 +25,13 @@ func TestSchedules(t *testing.T) {
 		commits += strings.Count(w.log, " commit\n")
 		aborts += strings.Count(w.log, " abort\n")
 		lists += w.longLists
+		parts += w.parts
 	}
 	t.Logf("%d commits, %d aborts, %d decisions with several transactions", commits, aborts, lists)
 	require.Greater(t, commits, 1000)
 	require.Greater(t, aborts, 500)
 	require.Greater(t, lists, 100)
+	require.Greater(t, parts, 200)
 }
 
 // TestSchedulesNoticeMissingRules proves that the check above can fail.
@@ -72,10 +74,13 @@ type world struct {
 	r       *rand.Rand
 	pool    *Pool
 	now     time.Duration
-	pending []Effect // not yet carried out
-	ghosts  []Effect // answered with NoAnswer, carried out later
-	logged  []Event  // control-log records on their way back
-	dropped bool     // batches in flight may be given up
+	pending []Effect        // not yet carried out
+	ghosts  []Effect        // answered with NoAnswer, carried out later
+	logged  []Event         // control-log records on their way back
+	dropped []ids.TxnHandle // batches in flight in these may be given up
+	grouped bool            // two groups, which are rolled back apart
+	waiting []*modelTask    // for their Start
+	parts   int             // partial rollbacks and joins
 	log     string
 	problem error
 
@@ -97,6 +102,7 @@ type world struct {
 
 type modelTask struct {
 	id      ids.TaskID
+	away    bool // not on this instance
 	passed  ids.CheckpointID
 	written []modelRecord
 	marks   map[ids.CheckpointID]int // len(written) at a barrier
@@ -126,10 +132,15 @@ func newWorld(seed uint64, rules Rules) *world {
 	w := &world{
 		r: rand.New(rand.NewPCG(seed, 1)), trigger: ids.NoCheckpoint, next: 1,
 		brokerIDs: map[string]*modelID{}, records: map[ids.TopicPartition][]modelRecord{}, group: map[ids.TopicPartition]int64{},
+		grouped: seed%2 == 1,
 	}
 	w.pool = NewPool(Config{Application: "A", Life: 1, Instance: ids.InstanceID{Name: "i"}, ToleratedAborts: 1, Ahead: 1, Rules: rules})
-	for i := range int32(3) {
-		w.tasks = append(w.tasks, &modelTask{id: ids.TaskID{Partition: i}, marks: map[ids.CheckpointID]int{0: 0}, input: map[ids.CheckpointID]int64{0: 0}})
+	count := int32(3)
+	if w.grouped {
+		count = 5
+	}
+	for i := range count {
+		w.tasks = append(w.tasks, &modelTask{id: ids.TaskID{Partition: i}, away: i > 2, marks: map[ids.CheckpointID]int{0: 0}, input: map[ids.CheckpointID]int64{0: 0}})
 	}
 	w.step(Opened{})
 	w.start()
@@ -152,7 +163,7 @@ func (w *world) step(ev Event) {
 		case Prepared:
 			w.ready = w.ready || e.N == w.trigger
 		case Drop:
-			w.dropped = true
+			w.dropped = append(w.dropped, e.Txns...)
 		case Lost:
 			w.problem = e.Err
 		case Failed, Fatal, Warn:
@@ -183,7 +194,11 @@ func (w *world) run(steps int) {
 			}
 		case w.r.IntN(300) == 0:
 			w.rollback()
-		case w.trigger == ids.NoCheckpoint && w.chance(20):
+		case len(w.waiting) > 0 && !w.busy && w.chance(20):
+			w.startWaiting()
+		case w.grouped && w.r.IntN(60) == 0:
+			w.rollbackSome()
+		case w.trigger == ids.NoCheckpoint && len(w.waiting) == 0 && w.chance(20):
 			w.trigger, w.ready = w.next, false
 			w.next++
 		case w.trigger != ids.NoCheckpoint && w.chance(2):
@@ -191,9 +206,11 @@ func (w *world) run(steps int) {
 		case w.ready && !w.busy && w.chance(40):
 			w.complete()
 		case w.trigger != ids.NoCheckpoint && w.chance(35):
-			w.pass(w.tasks[w.r.IntN(len(w.tasks))])
+			w.pass(w.anyTask())
 		default:
-			w.write(w.tasks[w.r.IntN(len(w.tasks))])
+			if t := w.anyTask(); t != nil {
+				w.write(t)
+			}
 		}
 	}
 	w.settle()
@@ -221,18 +238,66 @@ func (w *world) settle() {
 }
 
 func (w *world) start() {
-	w.running, w.dropped = true, false
+	w.running = true
+	w.waiting = slices.DeleteFunc(slices.Clone(w.tasks), func(t *modelTask) bool { return t.away })
+	w.startWaiting()
+}
+
+func (w *world) startWaiting() {
 	ev := Started{From: w.completed}
-	for _, t := range w.tasks {
+	for _, t := range w.waiting {
 		t.passed = w.completed
 		t.next = t.input[w.completed]
-		ev.Tasks = append(ev.Tasks, StartTask{Task: t.id, Inputs: true})
+		ev.Tasks = append(ev.Tasks, StartTask{Task: t.id, Inputs: true, Group: w.groupOf(t)})
 	}
+	w.waiting = nil
 	w.step(ev)
 }
 
+func (w *world) groupOf(t *modelTask) int32 {
+	if w.grouped {
+		return t.id.Partition % 2
+	}
+	return 0
+}
+
+// rollbackSome rolls one group back, or takes a task of another instance over
+// that was lost: both without a word to the other group.
+func (w *world) rollbackSome() {
+	w.abortIfUndecided()
+	w.parts++
+	for _, t := range w.tasks {
+		if t.away && w.chance(30) {
+			t.away = false
+			w.waiting = append(w.waiting, t)
+			return
+		}
+	}
+	g := int32(w.r.IntN(2))
+	var ev RolledBack
+	for _, t := range w.tasks {
+		if w.groupOf(t) == g && !t.away && !slices.Contains(w.waiting, t) {
+			ev.Tasks = append(ev.Tasks, t.id)
+			t.written = t.written[:t.marks[w.completed]]
+			w.waiting = append(w.waiting, t)
+		}
+	}
+	if len(ev.Tasks) > 0 {
+		w.step(ev)
+	}
+}
+
+// anyTask is one that runs.
+func (w *world) anyTask() *modelTask {
+	t := w.tasks[w.r.IntN(len(w.tasks))]
+	if t.away || slices.Contains(w.waiting, t) {
+		return nil
+	}
+	return t
+}
+
 func (w *world) rollback() {
-	w.running = false
+	w.running, w.waiting = false, nil
 	w.abortIfUndecided()
 	w.step(RolledBack{})
 	for _, t := range w.tasks {
@@ -260,6 +325,11 @@ func (w *world) complete() {
 		handles = append(handles, l.Handle)
 	}
 	w.completed, w.busy = n, len(handles) > 0
+	for _, t := range w.tasks {
+		if t.away {
+			t.marks[n], t.input[n] = len(t.written), t.next
+		}
+	}
 	if len(handles) > 1 {
 		w.longLists++
 	}
@@ -276,7 +346,7 @@ func (w *world) readLog() {
 }
 
 func (w *world) pass(t *modelTask) {
-	if t.passed == w.trigger {
+	if t == nil || t.passed == w.trigger {
 		return
 	}
 	t.passed = w.trigger
@@ -312,7 +382,7 @@ func (w *world) pickPending() Effect {
 // nothing and executes it later.
 func (w *world) carryOut(e Effect) {
 	if s, ok := e.(Send); ok {
-		if w.dropped && w.chance(50) {
+		if slices.Contains(w.dropped, s.Handle) && w.chance(50) {
 			w.answer(e, Abandoned, 0)
 			return
 		}

@@ -30,7 +30,8 @@ const (
 // txn is one transaction; see the package comment for its states.
 type txn struct {
 	num    TxnNumber
-	start  int              // the Start whose tasks write it
+	g      *group           // whose tasks write it; nil: nobody any more
+	start  int              // tells a joiner's from its group's
 	after  ids.CheckpointID // the last barrier its writers passed
 	id     *txnID           // nil while it waits for one
 	handle ids.TxnHandle
@@ -108,14 +109,14 @@ type heldBatch struct {
 	batch uint64
 }
 
-// txnAfter returns the transaction behind a barrier, made if need be.
-func (p *Pool) txnAfter(after ids.CheckpointID) *txn {
+// txnAfter returns a group's transaction behind a barrier, made if need be.
+func (p *Pool) txnAfter(g *group, start int, after ids.CheckpointID) *txn {
 	at := len(p.txns)
 	for i, t := range p.txns {
-		if t.start != p.start {
+		if t.g == nil {
 			continue
 		}
-		if t.after == after {
+		if t.g == g && t.start == start && t.after == after {
 			return t
 		}
 		if t.after > after {
@@ -124,7 +125,7 @@ func (p *Pool) txnAfter(after ids.CheckpointID) *txn {
 		}
 	}
 	p.nextTxn++
-	t := &txn{num: p.nextTxn, start: p.start, after: after, offsetsFor: ids.NoCheckpoint, joined: map[ids.TopicPartition]bool{}}
+	t := &txn{num: p.nextTxn, g: g, start: start, after: after, offsetsFor: ids.NoCheckpoint, joined: map[ids.TopicPartition]bool{}}
 	p.txns = slices.Insert(p.txns, at, t)
 	return t
 }
@@ -157,7 +158,8 @@ func (p *Pool) write(ev Write) {
 		p.emit(Drop{Batches: []uint64{ev.Batch}})
 		return
 	}
-	t := p.txnAfter(after)
+	task := p.byID[ev.Task]
+	t := p.txnAfter(task.g, task.start, after)
 	t.note(ev)
 	t.held++
 	key := laneKey{ev.Task, ev.Partition}
@@ -271,20 +273,21 @@ func (p *Pool) partitionsAnswered(ev PartitionsAnswer) {
 	p.proceed(t)
 }
 
-// askOffsets sends the offsets that are due, those of one checkpoint at a time
-// and in order: a later checkpoint's must never be followed by an earlier
-// one's (R18).
+// askOffsets sends the offsets that are due, in each group those of one
+// checkpoint at a time and in order: a later checkpoint's must never be followed
+// by an earlier one's (R18). Groups read different partitions.
 func (p *Pool) askOffsets() {
+	var waiting []*group
 	for _, t := range p.txns {
-		if t.start != p.start || t.offsetState == none || t.offsetState == added {
+		if t.g == nil || t.offsetState == none || t.offsetState == added || slices.Contains(waiting, t.g) {
 			continue
 		}
+		waiting = append(waiting, t.g)
 		if t.offsetState == due && t.id != nil && t.state == opened {
 			t.begin(p.now)
 			t.offsetState, t.offsetTry = asked, 0
 			p.emitOffsets(t)
 		}
-		return
 	}
 }
 
@@ -316,8 +319,8 @@ func (p *Pool) offsetsAnswered(ev OffsetsAnswer) {
 	p.proceed(t)
 }
 
-// breakTxn notes that a transaction can no longer be prepared. Every task may
-// have output in it, so all of them failed; the Rollback that follows aborts
+// breakTxn notes that a transaction can no longer be prepared. Every task of its
+// group may have output in it, so all of them failed; the Rollback that follows aborts
 // it. What is denied will be denied again after it: that stops the application.
 func (p *Pool) breakTxn(t *txn, what string, c Code) {
 	if t.state != opened && t.state != prepared {
@@ -328,32 +331,41 @@ func (p *Pool) breakTxn(t *txn, what string, c Code) {
 	if Classify(c) == Denied {
 		p.emit(Fatal{Err: err})
 	}
-	if p.failed {
+	if t.g == nil || t.g.failed {
 		return
 	}
-	p.failed = true
-	tasks := make([]ids.TaskID, 0, len(p.tasks))
-	for _, pt := range p.tasks {
+	t.g.failed = true
+	tasks := make([]ids.TaskID, 0, len(t.g.tasks))
+	for _, pt := range t.g.tasks {
 		tasks = append(tasks, pt.id)
 	}
 	p.emit(Failed{Tasks: tasks, Err: err})
 }
 
-// dropLanes forgets every batch that was not sent.
-func (p *Pool) dropLanes() {
-	var unsent []uint64
+// dropLanes forgets the batches of tasks that were not sent, and says whose
+// batches on the way are not to be repeated.
+func (p *Pool) dropLanes(list []ids.TaskID) {
+	var d Drop
 	sent := false
-	for _, l := range p.lanes {
+	p.lanes = slices.DeleteFunc(p.lanes, func(l *lane) bool {
+		if !slices.Contains(list, l.task) {
+			return false
+		}
 		for _, h := range l.queue {
 			h.txn.held--
-			unsent = append(unsent, h.batch)
+			d.Batches = append(d.Batches, h.batch)
 		}
-		sent = sent || len(l.inFlight) > 0
-	}
-	p.lanes = nil
-	clear(p.byLane)
-	if sent || len(unsent) > 0 {
-		p.emit(Drop{Batches: unsent})
+		for _, t := range l.inFlight {
+			sent = true
+			if !slices.Contains(d.Txns, t.handle) {
+				d.Txns = append(d.Txns, t.handle)
+			}
+		}
+		delete(p.byLane, l.laneKey)
+		return true
+	})
+	if sent || len(d.Batches) > 0 {
+		p.emit(d)
 	}
 }
 
