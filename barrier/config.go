@@ -36,6 +36,7 @@ type Config struct {
 	NewLife     ids.Life       // used if the log is empty; drawn at random
 	Fingerprint string         // of the topology
 	Tasks       TaskSet        // all tasks of the topology; includes 0_0
+	Graph       Graph          // what a failure affects, R26
 	TxnIDs      int            // transactional ids to register at first
 
 	Interval           int64 // between Triggers (10 s)
@@ -121,5 +122,9 @@ type Rules struct {
 	SkipR25 bool // tasks are handed over to whoever the plan named, dead and leaving instances too
 	// SkipR25Halt: tasks that move do not stop behind the barrier.
 	SkipR25Halt bool
-	SkipR27     bool // dead instances stay valid and are not fenced
+	// R26: what is downstream of a failed task, or shares an aborted transaction
+	// with it, goes on; tasks that go on lose the incarnations that they got since
+	// the checkpoint.
+	SkipR26Downstream, SkipR26Shared, SkipR26Lineage bool
+	SkipR27                                          bool // dead instances stay valid and are not fenced
 }

@@ -78,13 +78,19 @@ func (c *coordinator) mustRollBack(m *Machine) string {
 		return "" // the first Start of a life needs none
 	case l.restoring:
 		return "restore of an older checkpoint"
-	case m.allLeaving() && (l.rollback != nil || l.stopped):
+	case m.allLeaving() && (l.stopped || l.rolledTasks().ContainsAll(l.start.tasks)):
 		return "" // nothing runs, and nobody would start it
 	case l.rollback != nil:
-		if c.covered(m) {
+		switch {
+		case c.covered(m):
 			return ""
+		case m.allLeaving():
+			return "everybody leaves"
+		case len(l.failures) == 0:
+			return "go on with the rollback that was found"
 		}
-		return "go on with the rollback that was found"
+	}
+	switch {
 	case l.stopped:
 		return "tasks were stopped"
 	case len(l.failures) > 0:
@@ -109,8 +115,7 @@ func (c *coordinator) mustRollBack(m *Machine) string {
 func (c *coordinator) lost(m *Machine) []ids.InstanceID {
 	var out []ids.InstanceID
 	for _, o := range m.log.start.owners {
-		in := m.log.find(o.Instance)
-		if in == nil || in.dead || !slices.Contains(m.gen.Members, o.Instance) || m.log.displaced(in) {
+		if c.isLost(m, o.Instance) {
 			out = append(out, o.Instance)
 		}
 	}
@@ -166,7 +171,7 @@ func (c *coordinator) toBury(m *Machine) []ids.InstanceID {
 // that must be dead (R24 step 5).
 func (c *coordinator) covered(m *Machine) bool {
 	rb := m.log.rollback
-	if rb == nil || rb.term != c.term || !rb.named.ContainsAll(m.log.start.tasks) {
+	if rb == nil || rb.term != c.term || !rb.named.ContainsAll(c.affected(m)) {
 		return false
 	}
 	return !slices.ContainsFunc(c.toBury(m), func(id ids.InstanceID) bool {
@@ -185,7 +190,7 @@ func (c *coordinator) coveredOrFirst(m *Machine) bool {
 }
 
 func (c *coordinator) rollback(m *Machine, reason string) Body {
-	return Rollback{Term: c.term, N: m.log.last().ref.N, Tasks: m.log.start.tasks, Dead: c.toBury(m), Reason: reason}
+	return Rollback{Term: c.term, N: m.log.last().ref.N, Tasks: c.affected(m), Dead: c.toBury(m), Reason: reason}
 }
 
 // askFence draws new epochs on the ids of the dead: only after the Rollback
@@ -262,6 +267,7 @@ func (c *coordinator) wantStart(m *Machine, last *completed) Body {
 	if !ok {
 		return nil
 	}
+	owners = m.log.merged(owners)
 	tasks, unique := ownerTasks(owners)
 	if !unique || !tasks.Equal(m.cfg.Tasks) {
 		return nil // not a plan for this topology: the next generation will do

@@ -36,24 +36,28 @@ type CheckpointRef struct {
 }
 
 // DoStartTasks restores tasks from a checkpoint and runs them as one
-// incarnation. It comes after a DoStopTasks for what ran before. Tasks is
-// everything that this instance owns; it may be empty. Answers: EvTaskRunning
-// (for any part of the tasks, repeatedly), EvTaskFailed.
+// incarnation. It comes after a DoStopTasks for what ran of them before. All is
+// everything that this instance owns from now on: what is not in Tasks goes on as
+// it is (R26). Both may be empty. Answers: EvTaskRunning (for any part of the
+// tasks, repeatedly), EvTaskFailed.
 type DoStartTasks struct {
 	Life        ids.Life
 	Incarnation ids.Incarnation
-	Tasks       TaskSet
+	Tasks, All  TaskSet
 	From        CheckpointRef
 	Lineages    Lineages // accepted incarnations of every upstream task (R6)
 	Owners      []Owner  // everybody's tasks
 }
 
-// DoStopTasks stops all tasks of this instance at once and aborts, with
-// definite answers, its transactions except those in Keep, which a completed
-// checkpoint lists (R4, R21). Snapshots and uploads under way are given up.
+// DoStopTasks stops tasks of this instance at once and aborts, with definite
+// answers, the transactions that they write in except those in Keep, which a
+// completed checkpoint lists (R4, R21, R26). All: no other task runs here. Of a
+// checkpoint under way everything is given up; the tasks that go on hear so by
+// DoDecided.
 type DoStopTasks struct {
-	Incarnation ids.Incarnation
-	Keep        []ids.TxnHandle
+	Tasks TaskSet
+	All   bool
+	Keep  []ids.TxnHandle
 }
 
 // DoPrefetch fetches the state files of tasks that others run, as of a

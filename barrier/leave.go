@@ -56,7 +56,7 @@ func (p *participant) free(m *Machine) bool {
 		return false
 	}
 	if len(p.tasks) > 0 {
-		p.stop(m)
+		p.stop(m, p.tasks)
 	}
 	return !m.coord.busyStopping(m)
 }

@@ -61,7 +61,7 @@ type rolledBack struct {
 	named TaskSet
 }
 
-// failure is a valid Failed since the latest Start or Rollback.
+// failure is a valid Failed of tasks that no Rollback named since.
 type failure struct {
 	instance ids.InstanceID
 	rec      Failed

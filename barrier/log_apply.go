@@ -66,15 +66,15 @@ func (l *Log) applyStart(offset int64, b Start) string {
 		return "a task has two owners, or there is none"
 	}
 	members, owners, fingerprint, ok := l.counted(b.Generation)
-	if !ok || !sameOwners(owners, b.Owners) || fingerprint != b.Fingerprint {
+	if !ok || !sameOwners(l.merged(owners), b.Owners) || fingerprint != b.Fingerprint {
 		return "its generation is not counted, or proposes other owners"
 	}
 	if l.start != nil {
 		if l.start.rec.Fingerprint == b.Fingerprint && !tasks.ContainsAll(l.start.tasks) {
 			return "it leaves out a task"
 		}
-		if l.rollback == nil || l.rollback.term != b.Term || !l.rollback.named.ContainsAll(l.start.tasks) {
-			return "no Rollback of its term names all its tasks"
+		if why := l.mayStart(b); why != "" {
+			return why
 		}
 	}
 	for _, in := range l.instances {
@@ -94,8 +94,7 @@ func (l *Log) applyStart(offset int64, b Start) string {
 	for _, in := range l.instances {
 		in.ready = nil
 	}
-	l.lineages = last.lineages.Restart(tasks, b.N, ids.Incarnation(offset))
-	l.start = newStarted(ids.Incarnation(offset), b, tasks)
+	l.restart(offset, b, tasks)
 	l.rollback, l.failures, l.lastAbort = nil, nil, nil
 	l.aborts, l.stopped, l.heldUp = 0, false, false
 	return ""
@@ -104,7 +103,7 @@ func (l *Log) applyStart(offset int64, b Start) string {
 // notRun says why tasks are not run by the instance as the incarnation, or "".
 func (l *Log) notRun(in *instance, tasks TaskSet, inc ids.Incarnation) string {
 	switch {
-	case l.start == nil || l.rollback != nil:
+	case l.start == nil || l.rolledTasks().Intersects(tasks):
 		return "not of the current incarnation"
 	case !l.start.tasksOf(in.id).ContainsAll(tasks):
 		return "it names tasks of others"
@@ -301,6 +300,9 @@ func (l *Log) applyRollback(offset int64, in *instance, b Rollback, out *Outcome
 	if l.start != nil && !l.start.tasks.ContainsAll(b.Tasks) {
 		return "it names unknown tasks"
 	}
+	if l.restoring && l.start != nil && !b.Tasks.ContainsAll(l.start.tasks) {
+		return "a Restore waits for a Rollback of all tasks"
+	}
 	l.abortUndecided(AbortRollback, out)
 	rb := l.rollback
 	if rb == nil {
@@ -316,7 +318,8 @@ func (l *Log) applyRollback(offset int64, in *instance, b Rollback, out *Outcome
 		d := l.find(id)
 		d.dead, d.deadAt, d.deadTerm = true, offset, b.Term
 	}
-	l.failures, l.restoring, l.lastAbort, l.aborts = nil, false, nil, 0
+	l.forgetFailures(b.Tasks)
+	l.restoring, l.lastAbort, l.aborts = false, nil, 0
 	return ""
 }
 

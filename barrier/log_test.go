@@ -214,7 +214,6 @@ func TestLogStart(t *testing.T) {
 	lt.void(instA, startOf(1, 0, 1), "last completed")
 	lt.void(instA, startOf(1, n, 1), "no Rollback")
 	lt.ok(instA, Rollback{Term: 1, N: n, Tasks: logTasks[:1]})
-	lt.void(instA, startOf(1, n, 1), "no Rollback of its term names all")
 	lt.ok(instA, Rollback{Term: 1, N: n, Tasks: logTasks[1:]})
 	lt.void(instA, Trigger{Term: 1}, "no tasks run")
 	lt.void(instA, Running{Incarnation: inc, Tasks: logTasks[:1]}, "current incarnation")

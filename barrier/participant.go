@@ -112,7 +112,7 @@ func (p *participant) runAs(m *Machine, tasks TaskSet, inc ids.Incarnation) Task
 	if p.inc == 0 {
 		return nil // stopped
 	}
-	return m.log.start.asOf(m.cfg.Self, tasks, inc)
+	return m.log.start.asOf(m.cfg.Self, tasks, inc).Intersect(p.tasks)
 }
 
 // onRecord reacts to a valid record.
@@ -154,56 +154,6 @@ func (p *participant) onRecord(m *Machine, e EvRecord, out Outcome) {
 	}
 }
 
-// begin starts the tasks that the latest Start gives this instance (R4).
-func (p *participant) begin(m *Machine) {
-	s := m.log.start
-	if s.rec.Fingerprint != m.cfg.Fingerprint {
-		m.fatal(m.otherTopology(s.rec.Fingerprint))
-		return
-	}
-	p.inc, p.tasks, p.running, p.failed, p.cp = s.at, s.tasksOf(m.cfg.Self), nil, nil, nil
-	p.pre.drop(p.tasks)
-	m.do(DoStartTasks{
-		Life: m.log.life, Incarnation: s.at, Tasks: p.tasks, From: m.log.last().ref,
-		Lineages: m.log.lineages, Owners: s.rec.Owners,
-	})
-	switch {
-	case p.leaving:
-	case len(p.tasks) > 0:
-		m.setState(StateRestoring)
-	default:
-		m.setState(StateRunning)
-	}
-}
-
-// rollBack stops the tasks, and the instance if it was named dead (R4, R27).
-// Transactions are per instance, so it stops with all its tasks (R26).
-func (p *participant) rollBack(m *Machine, b Rollback, out Outcome) {
-	dead := slices.Contains(b.Dead, m.cfg.Self) && !m.cfg.Rules.SkipR27
-	if dead {
-		p.die(m, "declared dead: "+b.Reason, ids.InstanceID{})
-		return
-	}
-	if p.tasks.Intersects(b.Tasks) {
-		p.stop(m)
-		if !p.leaving {
-			m.setState(StateJoining)
-		}
-		return
-	}
-	p.aborted(m, out)
-}
-
-// stop ends the tasks at once; transactions that a completed checkpoint lists
-// stay (R4, R21).
-func (p *participant) stop(m *Machine) {
-	if p.inc == 0 {
-		return
-	}
-	m.do(DoStopTasks{Incarnation: p.inc, Keep: p.listed(m)})
-	p.inc, p.tasks, p.running, p.failed, p.cp = 0, nil, nil, nil, nil
-}
-
 // listed returns the handles that the last completed checkpoint lists for this
 // instance and that are not known to be committed.
 func (p *participant) listed(m *Machine) []ids.TxnHandle {
@@ -223,8 +173,8 @@ func (p *participant) listed(m *Machine) []ids.TxnHandle {
 // A Rollback that buries it aborts what it has open; an instance whose name was
 // taken over still owns its tasks, and what its ack lists may be decided (R21).
 func (p *participant) die(m *Machine, reason string, by ids.InstanceID) {
-	if by.IsZero() {
-		p.stop(m)
+	if by.IsZero() && p.inc != 0 {
+		p.stop(m, p.tasks)
 	}
 	m.ended = true
 	m.do(DoBecomeNew{Reason: reason, DisplacedBy: by})
@@ -336,7 +286,7 @@ func (p *participant) checkRestore(m *Machine) {
 func (p *participant) want(m *Machine) Body {
 	self := m.self()
 	switch {
-	case len(p.failed) > 0 && m.log.rollback == nil:
+	case len(p.failed) > 0:
 		inc := m.log.start.incOf(p.failed[0]) // those of others come next
 		return Failed{Incarnation: inc, Tasks: p.runAs(m, p.failed, inc), Error: p.failure}
 	case len(self.txnIDs) < p.wantIDs:
@@ -383,7 +333,7 @@ func (p *participant) owesAssigned(m *Machine, self *instance) bool {
 
 // owedRunning reports the tasks of one incarnation once all of them run.
 func (p *participant) owedRunning(m *Machine) Body {
-	if p.inc == 0 || m.log.rollback != nil {
+	if p.inc == 0 {
 		return nil
 	}
 	for _, t := range p.tasks.Minus(m.log.start.running) {

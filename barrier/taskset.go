@@ -81,3 +81,14 @@ func (s TaskSet) Minus(o TaskSet) TaskSet {
 
 // Equal reports whether the sets are the same.
 func (s TaskSet) Equal(o TaskSet) bool { return slices.Equal(s, o) }
+
+// Intersect returns the tasks that are in both sets.
+func (s TaskSet) Intersect(o TaskSet) TaskSet {
+	var out TaskSet
+	for _, t := range s {
+		if o.Contains(t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
