@@ -20,20 +20,15 @@ func (Moved) event() {}
 
 // moved changes the tasks that write and pass barriers here.
 func (p *Pool) moved(ev Moved) {
-	p.tasks = slices.DeleteFunc(p.tasks, func(t *poolTask) bool { return slices.Contains(ev.Gone, t.id) })
-	for _, id := range ev.Gone {
-		delete(p.byID, id)
-	}
+	p.start++
+	p.removeTasks(ev.Gone)
 	for _, t := range ev.Come {
-		pt := &poolTask{id: t.Task, inputs: t.Inputs, passed: ev.N}
-		p.tasks = append(p.tasks, pt)
-		p.byID[t.Task] = pt
+		// Nobody of the group wrote behind a later barrier: they are no joiners.
+		p.add(t, ev.N, p.groupOf(t.Group).start)
 	}
-	slices.SortFunc(p.tasks, func(a, b *poolTask) int { return a.id.Compare(b.id) })
-	// An instance that had no task knows no barrier since its Start.
-	i, found := slices.BinarySearch(p.keys, ev.N)
-	if !found {
-		p.keys = slices.Insert(p.keys, i, ev.N)
+	for _, g := range p.groups {
+		g.note(ev.N)
+		i, _ := slices.BinarySearch(g.keys, ev.N)
+		g.keys = slices.Delete(g.keys, 0, i)
 	}
-	p.keys = slices.Delete(p.keys, 0, i)
 }

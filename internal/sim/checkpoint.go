@@ -15,7 +15,8 @@ type producer struct {
 	p       *process
 	pid     int64
 	writers []*repWriter
-	load    int // of the process
+	load    int             // of the process
+	tasks   barrier.TaskSet // given, and not stopped since
 }
 
 type repWriter struct {

@@ -49,7 +49,9 @@ func (w *World) fault() {
 		return
 	}
 	switch {
-	case kind < 25:
+	case kind < 12:
+		w.failTask(p)
+	case kind < 28:
 		p.crash()
 		w.restartLater(p)
 	case kind < 40:
@@ -107,6 +109,27 @@ func (w *World) fault() {
 		w.group.leave(p.id)
 	default:
 		w.restoreOlder(p)
+	}
+}
+
+// failTask lets user code fail in a task, and often in another soon after the
+// restart that follows, before a checkpoint completes.
+func (w *World) failTask(p *process) {
+	if len(p.tasks) == 0 {
+		return
+	}
+	t := p.tasks[w.rng.IntN(len(p.tasks))]
+	w.tracef("task %s of %s fails", t.id, p.name)
+	w.stats.TaskFailures++
+	p.later(0, func() {
+		p.step(barrier.EvTaskFailed{Incarnation: t.inc, Tasks: barrier.TaskSet{t.id}, Error: "user code"})
+	})
+	if w.chance(500) {
+		w.after(w.between(0, 400), func() {
+			if p := w.victim(false); p != nil && w.chaos {
+				w.failTask(p)
+			}
+		})
 	}
 }
 

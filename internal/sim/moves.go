@@ -45,8 +45,11 @@ func (p *process) moveTasks(e barrier.DoMoveTasks) {
 		return t.gone
 	})
 	p.starting = p.starting.Minus(e.Gone)
+	for _, j := range p.jobs {
+		j.tasks = j.tasks.Minus(e.Gone)
+	}
 	for _, t := range e.Come {
-		moved.Come = append(moved.Come, transactions.StartTask{Task: t, Inputs: p.w.reads(t)})
+		moved.Come = append(moved.Come, transactions.StartTask{Task: t, Inputs: p.w.reads(t), Group: t.Sub})
 	}
 	p.poolStep(moved)
 	for _, t := range p.tasks {
@@ -63,7 +66,7 @@ func (p *process) moveTasks(e barrier.DoMoveTasks) {
 	}
 	w.oracle.started(p, job)
 	p.starting = p.starting.Union(e.Come)
-	p.drawProducer(job, p.load)
+	p.begin(job)
 }
 
 // reads reports whether a task reads an external input.

@@ -51,6 +51,9 @@ func Mutants() []Mutant {
 		{"R25", b(barrier.Rules{SkipR25: true})},
 		{"R25/no-halt", b(barrier.Rules{SkipR25Halt: true})},
 		{"R25/start-stale", Rules{StartStale: true}},
+		{"R26", b(barrier.Rules{SkipR26Downstream: true})},
+		{"R26/shared", b(barrier.Rules{SkipR26Shared: true})},
+		{"R26/lineage", b(barrier.Rules{SkipR26Lineage: true})},
 		{"R27", b(barrier.Rules{SkipR27: true})},
 		{"R29", Rules{PurgeConsumed: true}},
 	}

@@ -37,6 +37,7 @@ type oracle struct {
 	writers     []writerSeq
 	restores    []restoreAt
 	newestStart ids.Incarnation
+	newestOf    []taskStart
 	lostIn      ids.CheckpointID // of which the broker ended a transaction
 	marks       int
 }
@@ -93,9 +94,29 @@ func newOracle(w *World) oracle {
 	return o
 }
 
-// ended reports whether a later Start exists: what the incarnation writes now
-// is a zombie's.
-func (o *oracle) ended(inc ids.Incarnation) bool { return inc < o.newestStart }
+// ended reports whether one of the tasks was started again later: what the
+// incarnation does now is a zombie's.
+func (o *oracle) ended(tasks barrier.TaskSet, inc ids.Incarnation) bool {
+	return slices.ContainsFunc(o.newestOf, func(x taskStart) bool { return tasks.Contains(x.task) && x.inc > inc })
+}
+
+// taskStart is the latest incarnation of a task that was given to anybody.
+type taskStart struct {
+	task ids.TaskID
+	inc  ids.Incarnation
+}
+
+// given notes the incarnation of tasks that start.
+func (o *oracle) given(tasks barrier.TaskSet, inc ids.Incarnation) {
+	for _, t := range tasks {
+		i := slices.IndexFunc(o.newestOf, func(x taskStart) bool { return x.task == t })
+		if i < 0 {
+			o.newestOf = append(o.newestOf, taskStart{t, inc})
+		} else {
+			o.newestOf[i].inc = max(o.newestOf[i].inc, inc)
+		}
+	}
+}
 
 // appended looks at every record of the control log.
 func (o *oracle) appended(off int64, r barrier.Record) {
@@ -115,6 +136,9 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 		st.Aborts++
 	case barrier.Rollback:
 		st.Rollbacks++
+		if len(b.Tasks) < len(o.w.plan.allTasks()) {
+			st.Partial++
+		}
 		if o.w.plan.gentle && b.Reason != "tasks were stopped" && b.Reason != "go on with the rollback that was found" {
 			o.w.fail("tasks roll back though nothing failed: %s", b.Reason)
 		}
@@ -324,6 +348,7 @@ func (o *oracle) switched(s *sinkPartition, r *output) {
 // started: an instance begins to start tasks.
 func (o *oracle) started(p *process, e barrier.DoStartTasks) {
 	w := o.w
+	o.given(e.Tasks, e.Incarnation)
 	i := slices.IndexFunc(o.starts, func(x startOf) bool { return x.inc == e.Incarnation })
 	if i >= 0 {
 		if o.starts[i].n != e.From.N {

@@ -65,7 +65,7 @@ func (r *repPartition) produce(pid int64, seq int32, inc ids.Incarnation, recs [
 	}
 	r.batches = append(r.batches, batch{first: r.end, last: r.end + int64(len(own)) - 1, records: own, writer: inc})
 	r.end += int64(len(own))
-	if r.w.oracle.ended(inc) {
+	if inc < r.w.oracle.newestStart {
 		r.w.stats.ZombieWrites++
 	}
 	return transactions.OK

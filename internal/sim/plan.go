@@ -30,6 +30,7 @@ type plan struct {
 	faultEvery       int // steps between faults, mean
 
 	gentle bool // nothing fails; instances come and go
+	whole  bool // the machines do not know the topology: all tasks roll back together
 }
 
 const (
@@ -70,6 +71,7 @@ func drawPlan(w *World) plan {
 		p.gentle, p.shutdownDeadline, p.storeFails, p.faultEvery = true, 60_000, 0, 400+r.IntN(800)
 		p.instances = max(p.instances, 2)
 	}
+	p.whole = r.IntN(5) == 0
 	// In some seeds the broker's timeout comes close, so that R22 has work.
 	p.expectedRestart = int64(1000 + r.IntN(3000))
 	p.transactionTimeout = (p.interval+p.checkpointTimeout)*int64(p.toleratedAborts+1) + sessionTimeout + p.expectedRestart + int64(1+r.IntN(1+r.IntN(3000)))
@@ -138,6 +140,26 @@ func (p *plan) topology() []subtopology {
 	return subs
 }
 
+// graph is what the machines know of the topology.
+func (p *plan) graph() barrier.Graph {
+	if p.whole {
+		return barrier.Graph{}
+	}
+	g := barrier.Graph{Subs: []barrier.SubGraph{
+		{Readers: []int32{1}, Transacts: true},
+		{Transacts: p.joined || p.hop2 == 0 || p.cycle},
+	}}
+	one := &g.Subs[1]
+	if p.cycle {
+		one.Readers = append(one.Readers, 1)
+	}
+	if p.hop2 > 0 {
+		one.Readers = append(one.Readers, 2)
+		g.Subs = append(g.Subs, barrier.SubGraph{Transacts: true})
+	}
+	return g
+}
+
 // allTasks returns every task of the topology.
 func (p *plan) allTasks() barrier.TaskSet {
 	var all barrier.TaskSet
@@ -203,8 +225,8 @@ func (p *plan) loopTopic() string {
 
 func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
 	return barrier.Config{
-		App: appID, Self: self, NewLife: ids.Life(w.rng.Uint64() | 1), Fingerprint: "f1", Tasks: p.allTasks(),
-		TxnIDs: 3 + p.toleratedAborts, Interval: p.interval, CheckpointTimeout: p.checkpointTimeout,
+		App: appID, Self: self, NewLife: ids.Life(w.rng.Uint64() | 1), Fingerprint: "f1", Tasks: p.allTasks(), Graph: p.graph(),
+		TxnIDs: 7 + p.toleratedAborts, Interval: p.interval, CheckpointTimeout: p.checkpointTimeout,
 		ToleratedAborts: p.toleratedAborts, TransactionTimeout: p.transactionTimeout,
 		SessionTimeout: sessionTimeout, ExpectedRestart: p.expectedRestart, ShutdownDeadline: p.shutdownDeadline, HandoverTimeout: p.checkpointTimeout / 2, ReadyTimeout: 300,
 		Settle: settle, LeaveGrace: 100, AppendRetry: 200, Retain: p.retain, Rules: w.rules.Barrier,

@@ -41,6 +41,7 @@ type process struct {
 	inc    ids.Incarnation
 	load   int // counts DoStartTasks and DoStopTasks
 	tasks  []*task
+	jobs   []*producer // of the starts since the last one of all tasks
 	cp     *checkpoint
 	pre    barrier.DoPrefetch // the latest one
 
@@ -359,7 +360,7 @@ func (p *process) useIDs(e barrier.DoUseIDs) {
 		p.life = e.Life
 		p.pool = transactions.NewPool(transactions.Config{
 			Application: appID, Life: e.Life, Instance: p.id,
-			ToleratedAborts: p.w.plan.toleratedAborts, Rules: p.w.rules.Txn,
+			ToleratedAborts: p.w.plan.toleratedAborts, Groups: 3, Rules: p.w.rules.Txn,
 		})
 		p.poolStep(transactions.Opened{})
 	}

@@ -10,12 +10,25 @@ import (
 
 func (p *process) dropTasks() {
 	p.load++
-	p.tasks, p.starting, p.cp = nil, nil, nil
+	p.tasks, p.jobs, p.starting, p.cp = nil, nil, nil, nil
 }
 
 func (p *process) stopTasks(e barrier.DoStopTasks) {
-	p.dropTasks()
-	p.poolStep(transactions.RolledBack{})
+	if e.All {
+		p.dropTasks()
+		p.poolStep(transactions.RolledBack{})
+		return
+	}
+	// The others hear by DoDecided what becomes of a checkpoint under way.
+	p.tasks = slices.DeleteFunc(p.tasks, func(t *task) bool {
+		t.gone = t.gone || e.Tasks.Contains(t.id)
+		return t.gone
+	})
+	for _, j := range p.jobs {
+		j.tasks = j.tasks.Minus(e.Tasks)
+	}
+	p.starting = p.starting.Minus(e.Tasks)
+	p.poolStep(transactions.RolledBack{Tasks: e.Tasks})
 	_ = e.Keep // the pool knows them: a DoCommit came before
 }
 
@@ -28,32 +41,42 @@ type loaded struct {
 
 // startTasks restores tasks and runs them.
 func (p *process) startTasks(e barrier.DoStartTasks) {
-	p.dropTasks()
-	p.inc, p.starting = e.Incarnation, e.Tasks
+	if e.Tasks.Equal(e.All) {
+		p.dropTasks()
+	}
+	p.inc, p.starting = e.Incarnation, p.starting.Union(e.Tasks)
 	var starts []transactions.StartTask
 	for _, t := range e.Tasks {
-		starts = append(starts, transactions.StartTask{Task: t, Inputs: p.w.reads(t)})
+		starts = append(starts, transactions.StartTask{Task: t, Inputs: p.w.reads(t), Group: t.Sub})
 	}
 	p.poolStep(transactions.Started{From: e.From.N, Tasks: starts})
 	p.w.oracle.started(p, e)
 	if len(e.Tasks) == 0 {
 		return
 	}
-	p.drawProducer(e, p.load)
+	p.begin(e)
+}
+
+// begin restores tasks with a producer of their own.
+func (p *process) begin(e barrier.DoStartTasks) {
+	j := &producer{p: p, load: p.load, tasks: e.Tasks}
+	p.jobs = append(p.jobs, j)
+	p.drawProducer(e, j)
 }
 
 // drawProducer gets a producer id for the repartition topics.
-func (p *process) drawProducer(e barrier.DoStartTasks, load int) {
+func (p *process) drawProducer(e barrier.DoStartTasks, prod *producer) {
 	call(p, func() int64 {
 		p.w.nextPID++
 		return p.w.nextPID
 	}, func(pid int64, ok bool) {
 		switch {
-		case p.load != load:
+		case p.load != prod.load || len(prod.tasks) == 0:
 		case !ok:
-			p.drawProducer(e, load)
+			p.drawProducer(e, prod)
 		default:
-			p.restore(e, &producer{p: p, pid: pid, load: load}, p.w.now)
+			prod.pid = pid
+			p.restore(e, prod, p.w.now)
 		}
 	})
 }
@@ -64,6 +87,7 @@ func (p *process) restore(e barrier.DoStartTasks, prod *producer, since int64) {
 	w, load := p.w, prod.load
 	var got loaded
 	w.store.request(p, func() outcome {
+		e.Tasks = prod.tasks // what was stopped meanwhile is not needed
 		got = w.store.load(e.From, e.Tasks)
 		if got.absent != "" {
 			return missing
@@ -71,7 +95,7 @@ func (p *process) restore(e barrier.DoStartTasks, prod *producer, since int64) {
 		return done
 	}, func(res outcome) {
 		switch {
-		case p.load != load:
+		case p.load != load || len(prod.tasks) == 0:
 		case res == failed:
 			p.restore(e, prod, since)
 		case res == missing && w.now-since < 2*w.plan.checkpointTimeout:
@@ -80,7 +104,7 @@ func (p *process) restore(e barrier.DoStartTasks, prod *producer, since int64) {
 					p.restore(e, prod, since)
 				}
 			})
-		case res == missing && w.oracle.ended(e.Incarnation):
+		case res == missing && w.oracle.ended(e.Tasks, e.Incarnation):
 			p.step(barrier.EvTaskFailed{Incarnation: e.Incarnation, Tasks: e.Tasks, Error: "missing " + got.absent})
 		case res == missing:
 			w.fail("restore of checkpoint %d on %s: object %s is missing", e.From.N, p.name, got.absent)
@@ -123,7 +147,11 @@ func (s *store) load(ref barrier.CheckpointRef, tasks barrier.TaskSet) (l loaded
 func (p *process) build(e barrier.DoStartTasks, prod *producer, l *loaded) {
 	w := p.w
 	var running barrier.TaskSet
+	e.Tasks = e.Tasks.Intersect(prod.tasks) // the others were stopped while they were read
 	for i, tp := range l.parts {
+		if !e.Tasks.Contains(tp.task) {
+			continue
+		}
 		t, err := p.buildTask(e, prod, tp, l.stores[i])
 		if err != nil {
 			w.fail("restore of task %s from %d: %v", tp.task, e.From.N, err)

@@ -32,6 +32,7 @@ func TestSeeds(t *testing.T) {
 		{"zombie writes", total.ZombieWrites}, {"late requests", total.LateRequests}, {"restores", total.Restores},
 		{"clean stops", total.CleanStops}, {"dropped records", total.Drops}, {"cuts with in-flight records", total.InFlightCuts},
 		{"outputs", total.Outputs}, {"handovers", total.Handovers}, {"moved tasks", total.MovedTasks},
+		{"partial rollbacks", total.Partial}, {"task failures", total.TaskFailures},
 	} {
 		if c.count == 0 {
 			t.Errorf("%d seeds without any %s", seeds, c.what)

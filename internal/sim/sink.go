@@ -70,7 +70,7 @@ func (s *sinkPartition) produce(h ids.TxnHandle, seq int32, recs []output) trans
 	}
 	ps.next++
 	s.entries = append(s.entries, sinkEntry{pid: h.ProducerID, recs: slices.Clone(recs)})
-	if len(recs) > 0 && s.w.oracle.ended(recs[0].inc) {
+	if len(recs) > 0 && recs[0].inc < s.w.oracle.newestStart {
 		s.w.stats.ZombieWrites++
 	}
 	return transactions.OK

@@ -381,7 +381,7 @@ func (t *task) fetch(i int) {
 		if !ok || !t.alive() || in.round != round {
 			return
 		}
-		if a.below && (t.p.w.oracle.ended(t.inc) || t.p.w.oracle.movedOn(t) || t.p.w.oracle.purgedLate(t)) {
+		if a.below && (t.p.w.oracle.ended(barrier.TaskSet{t.id}, t.inc) || t.p.w.oracle.movedOn(t) || t.p.w.oracle.purgedLate(t)) {
 			// A zombie, which does not know yet, or a purge that was late.
 			t.p.step(barrier.EvTaskFailed{Incarnation: t.inc, Tasks: barrier.TaskSet{t.id}, Error: "offset out of range"})
 			return

@@ -228,8 +228,11 @@ func (p *process) drop(e transactions.Drop) {
 	for _, b := range e.Batches {
 		delete(p.batches, b)
 	}
-	for _, wr := range p.writers {
-		wr.giveUp()
-	}
-	p.writers = nil
+	p.writers = slices.DeleteFunc(p.writers, func(wr *sinkWriter) bool {
+		given := slices.Contains(e.Txns, wr.handle)
+		if given {
+			wr.giveUp()
+		}
+		return given
+	})
 }

@@ -50,7 +50,7 @@ type Stats struct {
 	Rollbacks, Restores, CleanStops                             int
 	ZombieWrites, LateRequests, TxnTimeouts, Outputs            int
 	LostByTimeout, Drops, InFlightCuts                          int
-	Handovers, MovedTasks                                       int
+	Handovers, MovedTasks, Partial, TaskFailures                int
 }
 
 // Add adds the counts of another seed.
@@ -74,6 +74,8 @@ func (s *Stats) Add(o Stats) {
 	s.InFlightCuts += o.InFlightCuts
 	s.Handovers += o.Handovers
 	s.MovedTasks += o.MovedTasks
+	s.Partial += o.Partial
+	s.TaskFailures += o.TaskFailures
 }
 
 // event is something that happens at a time; events of one time happen in the
