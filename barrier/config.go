@@ -122,9 +122,10 @@ type Rules struct {
 	SkipR25 bool // tasks are handed over to whoever the plan named, dead and leaving instances too
 	// SkipR25Halt: tasks that move do not stop behind the barrier.
 	SkipR25Halt bool
-	// R26: what is downstream of a failed task, or shares an aborted transaction
-	// with it, goes on; tasks that go on lose the incarnations that they got since
-	// the checkpoint.
+	// SkipR26Downstream, SkipR26Shared: what is downstream of a failed task, or
+	// shares an aborted transaction with it, goes on. SkipR26Lineage: what rolls
+	// back keeps the incarnations that it got since the checkpoint.
 	SkipR26Downstream, SkipR26Shared, SkipR26Lineage bool
-	SkipR27                                          bool // dead instances stay valid and are not fenced
+
+	SkipR27 bool // dead instances stay valid and are not fenced
 }

@@ -77,11 +77,14 @@ func (l *Log) mayStart(b Start) string {
 // completed checkpoint; the others keep theirs, also one that they got since
 // (R6).
 func (l *Log) restart(offset int64, b Start, tasks TaskSet) {
-	old, rolled, last := l.start, l.rolledTasks(), l.last()
+	old, rolled, asOf := l.start, l.rolledTasks(), l.last().lineages
+	if l.rules.SkipR26Lineage {
+		asOf = l.lineages
+	}
 	inc := ids.Incarnation(offset)
 	s := newStarted(inc, b, tasks)
 	if old == nil || rolled.ContainsAll(old.tasks) {
-		l.lineages = last.lineages.Restart(tasks, b.N, inc)
+		l.lineages = asOf.Restart(tasks, b.N, inc)
 		l.start = s
 		return
 	}
@@ -91,11 +94,7 @@ func (l *Log) restart(offset int64, b Start, tasks TaskSet) {
 		}
 	}
 	s.running = old.running.Minus(rolled)
-	others := l.lineages
-	if l.rules.SkipR26Lineage {
-		others = last.lineages
-	}
-	l.lineages = last.lineages.Restart(rolled, b.N, inc).of(rolled).join(others.of(tasks.Minus(rolled)))
+	l.lineages = asOf.Restart(rolled, b.N, inc).of(rolled).join(l.lineages.of(tasks.Minus(rolled)))
 	l.start = s
 }
 

@@ -78,7 +78,7 @@ func (i *instance) trigger(e barrier.DoTrigger) {
 // passed takes a task's snapshot over.
 func (i *instance) passed(r *run, s *tasks.Snapshot) {
 	c := i.checkpoints[s.N]
-	if r.revoked.Load() {
+	if !r.has(s.Task) {
 		_ = os.RemoveAll(s.State.Dir)
 		return
 	}

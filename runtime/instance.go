@@ -217,9 +217,10 @@ func (i *instance) machineConfig() barrier.Config {
 	if aborts == 0 {
 		aborts = -1 // to the machine 0 is "not said"
 	}
+	graph := graphOf(i.plan, c.Guarantee)
 	return barrier.Config{
 		App: c.ApplicationID, Self: i.self, NewLife: ids.Life(randomID()), Fingerprint: i.fingerprint,
-		Tasks: barrier.NewTaskSet(i.plan.Tasks()...), TxnIDs: c.ToleratedAborts + 4,
+		Tasks: barrier.NewTaskSet(i.plan.Tasks()...), Graph: graph, TxnIDs: c.ToleratedAborts + 2 + 2*transacting(graph),
 		Interval: ms(c.CheckpointInterval), CheckpointTimeout: ms(c.CheckpointTimeout),
 		ToleratedAborts: aborts, TransactionTimeout: ms(c.TransactionTimeout),
 		SessionTimeout: ms(c.SessionTimeout), ExpectedRestart: ms(c.ExpectedRestart),
@@ -279,7 +280,7 @@ func (i *instance) perform(e barrier.Effect) {
 	case barrier.DoStartTasks:
 		i.startTasks(e)
 	case barrier.DoStopTasks:
-		i.stopRuns()
+		i.stopTasks(e)
 	case barrier.DoPrefetch:
 		i.prefetch.ask(e)
 	case barrier.DoMoveTasks:

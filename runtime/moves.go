@@ -48,6 +48,9 @@ func (i *instance) dropTasks(r *run, list barrier.TaskSet) {
 		return
 	}
 	r.left = r.left.Minus(list)
+	r.mu.Lock()
+	r.gone = r.gone.Union(list)
+	r.mu.Unlock()
 	if len(r.left) == 0 {
 		i.dropRun(r)
 		return
@@ -85,7 +88,7 @@ func (i *instance) startList(list barrier.TaskSet) []transactions.StartTask {
 	var out []transactions.StartTask
 	for _, t := range list {
 		external, _ := i.plan.TaskInputs(t)
-		out = append(out, transactions.StartTask{Task: t, Inputs: len(external) > 0})
+		out = append(out, transactions.StartTask{Task: t, Inputs: len(external) > 0, Group: t.Sub})
 	}
 	return out
 }

@@ -28,7 +28,7 @@ func (r *run) Send(t *tasks.Task, o tasks.Outgoing) {
 	i.waitingBytes.Add(int64(o.Batch.Bytes()))
 	task := t.ID()
 	i.loop.post(func() {
-		if r.revoked.Load() {
+		if !r.has(task) {
 			i.waitingBytes.Add(-int64(o.Batch.Bytes()))
 			o.Batch.Discard()
 			return

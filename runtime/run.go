@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +27,9 @@ type run struct {
 	inc      ids.Incarnation
 	life     ids.Life
 	tasks    barrier.TaskSet // as given
-	left     barrier.TaskSet // loop; those that did not move away since
+	left     barrier.TaskSet // loop; those that neither moved away nor were stopped since
+	mu       sync.Mutex
+	gone     barrier.TaskSet // the others
 	share    int             // tasks of the instance at the start: buffers are shared
 	local    map[ids.TaskID]*checkpoint.Prefetched
 	from     barrier.CheckpointRef
@@ -49,7 +52,7 @@ type run struct {
 
 // startTasks begins to restore what a Start gave this instance.
 func (i *instance) startTasks(e barrier.DoStartTasks) {
-	i.owns(e.Tasks)
+	i.owns(e.All)
 	i.lineages = e.Lineages
 	if i.cfg.Guarantee == ExactlyOnce {
 		i.txns.step(transactions.Started{From: e.From.N, Tasks: i.startList(e.Tasks)})
@@ -183,7 +186,10 @@ func (r *run) start(logEnd int64) {
 		if r.ctx.Err() != nil {
 			return
 		}
-		if err := r.startTask(t, src, have, logEnd); err != nil {
+		if r.stopped(t) {
+			continue
+		}
+		if err := r.startTask(t, src, have, logEnd); err != nil && !r.stopped(t) {
 			r.giveUp(fmt.Errorf("start task %s: %w", t, err))
 			return
 		}
@@ -196,7 +202,7 @@ func (r *run) giveUp(err error) {
 	if r.ctx.Err() != nil {
 		return
 	}
-	r.i.loop.post(func() { r.i.failTasks(r, r.tasks, err) })
+	r.i.loop.post(func() { r.i.failTasks(r, r.left, err) })
 }
 
 // startTask restores one task and hands it to its worker.
@@ -222,14 +228,14 @@ func (r *run) startTask(t ids.TaskID, src *source, have map[ids.TopicPartition]b
 	taken := make(chan struct{})
 	i.loop.post(func() {
 		close(taken)
-		if r.revoked.Load() {
+		if !r.has(t) {
 			task.Discard()
 			return
 		}
 		task.SetLineages(i.lineages) // they may have changed meanwhile
 		i.workerOf(t).Adopt(task, func() {
 			i.loop.post(func() {
-				if !r.revoked.Load() {
+				if r.has(t) {
 					i.step(barrier.EvTaskRunning{Incarnation: r.inc, Tasks: barrier.NewTaskSet(t)})
 				}
 			})
@@ -320,7 +326,8 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 // code, data or set-up end the application, others lead to a rollback, as the
 // restart strategy allows.
 func (i *instance) failTasks(r *run, list []ids.TaskID, err error) {
-	if r.revoked.Load() || i.ending {
+	list = r.tasksIn(list)
+	if r.revoked.Load() || i.ending || len(list) == 0 {
 		return
 	}
 	wait, end := r.failedWait, error(nil)

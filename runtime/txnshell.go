@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidegate/tidegate/barrier"
@@ -46,7 +47,7 @@ func (i *instance) useIDs(e barrier.DoUseIDs) {
 		i.adoptLife(e.Life)
 		pool := transactions.NewPool(transactions.Config{
 			Application: i.cfg.ApplicationID, Life: e.Life, Instance: i.self,
-			ToleratedAborts: i.cfg.ToleratedAborts, Rules: i.cfg.TestRules.Transactions,
+			ToleratedAborts: i.cfg.ToleratedAborts, Groups: transacting(graphOf(i.plan, i.cfg.Guarantee)), Rules: i.cfg.TestRules.Transactions,
 		})
 		i.txns = newTxnShell(i, pool)
 		i.txns.wanted = len(e.IDs)
@@ -161,7 +162,7 @@ func (s *txnShell) perform(e transactions.Effect) {
 	case transactions.Send:
 		s.send(e)
 	case transactions.Drop:
-		s.drop(e.Batches)
+		s.drop(e)
 	case transactions.Prepared:
 		i.loop.post(func() { i.prepared(e.N) })
 	case transactions.WriteCommitted:
@@ -243,8 +244,8 @@ func (s *txnShell) forget(h ids.TxnHandle, p *sinkProducer) {
 
 // drop forgets batches that nobody wants any more and stops repeating those
 // that are on the way; their barriers answer with an error.
-func (s *txnShell) drop(batches []uint64) {
-	for _, n := range batches {
+func (s *txnShell) drop(e transactions.Drop) {
+	for _, n := range e.Batches {
 		if b, ok := s.waiting[n]; ok {
 			s.i.waitingBytes.Add(-int64(b.Bytes()))
 			b.Discard()
@@ -252,7 +253,7 @@ func (s *txnShell) drop(batches []uint64) {
 		}
 	}
 	for h, p := range s.producers {
-		if p.outstanding > 0 {
+		if p.outstanding > 0 && slices.Contains(e.Txns, h) {
 			p.p.Close()
 			delete(s.producers, h)
 		}
