@@ -11,10 +11,10 @@
 // on all of them (Aligner), and goes on. When all instances have stored their
 // part and prepared their transactions, the coordinator stores a manifest and
 // writes Complete: at its offset the checkpoint is decided, and everybody
-// commits. After a failure all tasks start again, as a new incarnation, from
-// the last completed checkpoint; records that dead incarnations wrote behind
-// its barrier are void (Lineage). Tasks that only change their owner stop behind a
-// barrier and start on the new one from there, while all others go on: the
+// commits. After a failure the tasks that it affects start again, as a new
+// incarnation, from the last completed checkpoint, and the others go on (R26);
+// records that dead incarnations wrote behind its barrier are void (Lineage).
+// Tasks that only change their owner stop behind a barrier and start on the new one from there, while all others go on: the
 // Complete of that checkpoint is their start (R25).
 //
 //	         control log (Kafka)                 repartition partitions (Kafka)
@@ -61,6 +61,7 @@
 //	participant.go leave.go       tasks, acks, commits; a clean stop
 //	coordinator*.go               Lead, Rollback to Start, checkpoints, tidying, moves
 //	participant_moves.go          prefetch, Ready, a handover on an instance
+//	graph.go partial.go           what a failure affects, and partial rollbacks (R26)
 //	lineage.go position.go        R6
 //	aligner.go times.go           R9, R13
 //
@@ -69,8 +70,8 @@
 //
 // # What it does not do
 //
-// Trimming (Snapshot), several undecided checkpoints,
-// unaligned checkpoints and partial rollbacks: the formats have room for them,
+// Trimming (Snapshot), several undecided checkpoints, unaligned checkpoints, and
+// checkpoints while some tasks are rolled back: the formats have room for them,
 // the fold voids or refuses them. It knows nothing of Kafka's client, of
 // objects in the store, or of what tasks compute.
 package barrier

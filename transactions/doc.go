@@ -5,7 +5,8 @@
 //
 // # The idea
 //
-// Output between two barriers goes into one transaction. A checkpoint may only
+// Output between two barriers goes into one transaction for each group of tasks:
+// those of one subtopology, which roll back together (R26, ADR 0013). A checkpoint may only
 // be decided when that output is safe, and must be committed once it is
 // decided, whoever lives: so a transaction is first prepared (everything
 // written and acknowledged, offsets added, nothing further written, ever), its
