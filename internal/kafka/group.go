@@ -38,6 +38,14 @@ type GroupConfig struct {
 	// Protocol names the format of user data and assignments, with a version:
 	// Kafka refuses members without a common one.
 	Protocol string
+	// InstanceID, if set, makes the member a static one: Kafka keeps its place
+	// until the session timeout, and gives it to whoever joins with this id next.
+	// The one that had it is fenced. (group.instance.id)
+	//
+	// Kafka answers such a join with the assignment of its predecessor, in the
+	// same generation, and tells nobody. Who must be seen asks for a new
+	// generation by Rejoin, with other user data than at the first join.
+	InstanceID string
 	// Topics are the source topics; their numbers of partitions go to Plan.
 	Topics []string
 	// SessionTimeout is how long Kafka waits for a heartbeat before it drops
@@ -205,7 +213,7 @@ func (g *Group) Close() error {
 }
 
 // Leave ends Run and takes this member out of the group, so that the others
-// rebalance at once. It may be called at any time.
+// rebalance at once; a static member, too. It may be called at any time.
 func (g *Group) Leave(ctx context.Context) error {
 	g.mu.Lock()
 	g.leaving = true
@@ -233,7 +241,7 @@ func (g *Group) quit(ctx context.Context) error {
 	}
 	err := retry(ctx, retriable, func() error {
 		_, err := atCoordinator(ctx, g.beats, g.coords, g.cfg.Group, func(b *sarama.Broker) (*sarama.LeaveGroupResponse, sarama.KError, error) {
-			r, err := b.LeaveGroup(&sarama.LeaveGroupRequest{Version: 4, GroupId: g.cfg.Group, Members: []sarama.MemberIdentity{{MemberId: id}}})
+			r, err := b.LeaveGroup(&sarama.LeaveGroupRequest{Version: 4, GroupId: g.cfg.Group, Members: []sarama.MemberIdentity{{MemberId: id, GroupInstanceId: g.instanceID()}}})
 			if err != nil {
 				return nil, 0, err
 			}
@@ -244,11 +252,19 @@ func (g *Group) quit(ctx context.Context) error {
 		})
 		return err
 	})
-	if err != nil && !errors.Is(err, sarama.ErrUnknownMemberId) {
+	if err != nil && !errors.Is(err, sarama.ErrUnknownMemberId) && !errors.Is(err, sarama.ErrFencedInstancedId) {
 		return newError(fmt.Sprintf("leave group %q", g.cfg.Group), ids.TopicPartition{}, err)
 	}
 	g.set(Membership{})
 	return nil
+}
+
+// instanceID is what requests say of a static membership.
+func (g *Group) instanceID() *string {
+	if g.cfg.InstanceID == "" {
+		return nil
+	}
+	return &g.cfg.InstanceID
 }
 
 func (g *Group) lastID() string {
@@ -296,6 +312,9 @@ func (g *Group) Run(ctx context.Context) error {
 	err := m.run(ctx)
 	if ctx.Err() != nil {
 		return nil
+	}
+	if errors.Is(err, sarama.ErrFencedInstancedId) {
+		g.set(Membership{}) // the place is another's now
 	}
 	// The others need not wait for the session timeout.
 	qctx, endQuit := context.WithTimeout(ctx, g.cfg.SessionTimeout)

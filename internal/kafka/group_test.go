@@ -279,3 +279,43 @@ func TestGroupConfigIsChecked(t *testing.T) {
 		t.Errorf("Leave after Close: %v", err)
 	}
 }
+
+// A static member that goes without a word, and comes back, keeps its place: the
+// others hear of nothing until it asks for a generation of its own.
+func TestStaticMember(t *testing.T) {
+	e := start(t)
+	e.topic("in", 4)
+	static := func(c *GroupConfig) {
+		c.InstanceID, c.SessionTimeout, c.Heartbeat = "host-1", 30*time.Second, 20*time.Millisecond
+	}
+	long := func(c *GroupConfig) { c.SessionTimeout, c.Heartbeat = 30*time.Second, 20*time.Millisecond }
+	b := e.join("b", long)
+	e.all("1 members, in has 4", b)
+	a := e.join("a", static)
+	gen := e.all("2 members, in has 4", a, b)
+	e.must(a.c.Close()) // as a process that ends, or is killed
+	e.must(<-a.done)
+
+	again := e.join("a-again", static)
+	e.eventually("it has the place of the one before", func() bool { text, _ := again.assigned(); return text != "" })
+	again.mu.Lock()
+	again.name = "a-again, seen"
+	again.mu.Unlock()
+	again.g.Rejoin()
+	e.eventually("a new generation of two", func() bool {
+		text, now := again.assigned()
+		other, same := b.assigned()
+		return now > gen && same == now && text == "2 members, in has 4" && other == text
+	})
+
+	// A second one of the name takes its place, and the first is told.
+	second := e.join("a-second", static)
+	e.eventually("the second is a member", func() bool { text, _ := second.assigned(); return text != "" })
+	err := <-again.done
+	if err == nil || !strings.Contains(err.Error(), "name of its own") {
+		t.Fatal(err)
+	}
+	e.must(second.g.Leave(e.ctx))
+	e.must(<-second.done)
+	e.eventually("one is left", func() bool { text, _ := b.assigned(); return text == "1 members, in has 4" })
+}

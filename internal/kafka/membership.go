@@ -117,6 +117,8 @@ func explainGroup(err error) error {
 	switch {
 	case errors.Is(err, sarama.ErrInconsistentGroupProtocol):
 		return fmt.Errorf("it has members that are not instances of this application, or instances of a version that is not compatible: stop them, or use another application id: %w", err)
+	case errors.Is(err, sarama.ErrFencedInstancedId):
+		return fmt.Errorf("another member joined with the same group.instance.id: give every instance a name of its own: %w", err)
 	case errors.Is(err, sarama.ErrInvalidSessionTimeout):
 		return fmt.Errorf("the session timeout is outside the broker's group.min.session.timeout.ms and group.max.session.timeout.ms: %w", err)
 	case errors.Is(err, sarama.ErrGroupMaxSizeReached):
@@ -129,6 +131,7 @@ func (m *membership) join(ctx context.Context) (*sarama.JoinGroupResponse, error
 	g := m.g
 	req := sarama.NewJoinGroupRequest(sarama.MaxVersion)
 	req.GroupId, req.MemberId, req.ProtocolType = g.cfg.Group, m.id, groupProtocolType
+	req.GroupInstanceId = g.instanceID()
 	req.SessionTimeout = int32(g.cfg.SessionTimeout / time.Millisecond)
 	req.RebalanceTimeout = int32(g.cfg.RebalanceTimeout / time.Millisecond)
 	meta := &sarama.ConsumerGroupMemberMetadata{Topics: g.cfg.Topics, UserData: g.cfg.UserData()}
@@ -163,7 +166,7 @@ func (m *membership) sync(ctx context.Context, join *sarama.JoinGroupResponse) (
 	g := m.g
 	kind := groupProtocolType
 	req := &sarama.SyncGroupRequest{
-		Version: 5, GroupId: g.cfg.Group, GenerationId: m.gen, MemberId: m.id,
+		Version: 5, GroupId: g.cfg.Group, GenerationId: m.gen, MemberId: m.id, GroupInstanceId: g.instanceID(),
 		ProtocolType: &kind, ProtocolName: &g.cfg.Protocol,
 	}
 	if m.leader {
@@ -270,7 +273,7 @@ var errRejoinCode = fmt.Errorf("%w: %w", errRejoin, sarama.ErrRebalanceInProgres
 func (m *membership) beat(ctx context.Context) error {
 	g := m.g
 	_, err := atCoordinator(ctx, g.beats, g.coords, g.cfg.Group, func(b *sarama.Broker) (*sarama.HeartbeatResponse, sarama.KError, error) {
-		r, err := b.Heartbeat(&sarama.HeartbeatRequest{Version: 4, GroupId: g.cfg.Group, GenerationId: m.gen, MemberId: m.id})
+		r, err := b.Heartbeat(&sarama.HeartbeatRequest{Version: 4, GroupId: g.cfg.Group, GenerationId: m.gen, MemberId: m.id, GroupInstanceId: g.instanceID()})
 		if err != nil {
 			return nil, 0, err
 		}
