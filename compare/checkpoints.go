@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ func checkpointsOf(log string) (out []report.Checkpoint) {
 	}
 	defer f.Close()
 	var first time.Time
-	for s := bufio.NewScanner(f); s.Scan(); {
+	for s := linesOf(f); s.Scan(); {
 		if !strings.Contains(s.Text(), `msg="checkpoint completed"`) {
 			continue
 		}
@@ -37,6 +38,13 @@ func checkpointsOf(log string) (out []report.Checkpoint) {
 		out = append(out, report.Checkpoint{When: at, At: at.Sub(first).Seconds(), Seconds: took.Seconds(), MB: float64(bytes) / 1e6, FullMB: float64(bytes+held) / 1e6})
 	}
 	return out
+}
+
+// linesOf reads a log line by line, also the long ones of a failure.
+func linesOf(r io.Reader) *bufio.Scanner {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 16<<20)
+	return s
 }
 
 // wordsOf reads the key=value words of a log line.

@@ -63,29 +63,39 @@ func run(s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	plain, byInterval, bySkew := []variant{r.plain()}, r.intervalSweep(), r.skewSweep()
-	rates, latencies := split(s.workloads), split(s.latencyOf)
 	r.count(systems)
-	for _, w := range rates {
-		if err := r.rates(ctx, p, systems, w, plain, s.rounds); err != nil {
+	err = r.measure(ctx, p, systems)
+	if ctx.Err() != nil { // what an earlier run found is better than a part
+		return err
+	}
+	p.Summarize()
+	return errors.Join(err, write(s.out, p), p.Err())
+}
+
+// measure takes all steps. An error is none of a system's: the rest is left out.
+func (r *runner) measure(ctx context.Context, p *report.Report, systems []*system) error {
+	plain, byInterval, bySkew := []variant{r.plain()}, r.intervalSweep(), r.skewSweep()
+	latencies := split(r.latencyOf)
+	for _, w := range split(r.workloads) {
+		if err := r.rates(ctx, p, systems, w, plain, r.rounds); err != nil {
 			return err
 		}
 	}
 	for _, w := range latencies {
-		if err := r.latencies(ctx, p, systems, w, plain, s.latencyRounds); err != nil {
+		if err := r.latencies(ctx, p, systems, w, plain, r.latencyRounds); err != nil {
 			return err
 		}
 	}
-	if err := r.rates(ctx, p, systems, "count", byInterval, s.sweepRounds); err != nil {
+	if err := r.rates(ctx, p, systems, "count", byInterval, r.sweepRounds); err != nil {
 		return err
 	}
 	for _, w := range latencies {
-		if err := r.latencies(ctx, p, systems, w, byInterval, s.sweepRounds); err != nil {
+		if err := r.latencies(ctx, p, systems, w, byInterval, r.sweepRounds); err != nil {
 			return err
 		}
 	}
 	for _, v := range bySkew { // each has an input of its own
-		if err := r.rates(ctx, p, systems, "count", []variant{v}, s.sweepRounds); err != nil {
+		if err := r.rates(ctx, p, systems, "count", []variant{v}, r.sweepRounds); err != nil {
 			return err
 		}
 	}
@@ -94,11 +104,7 @@ func run(s settings) (err error) {
 			return err
 		}
 	}
-	p.Summarize()
-	if err := write(s.out, p); err != nil {
-		return err
-	}
-	return p.Err()
+	return nil
 }
 
 // count counts the steps, for those who wait.

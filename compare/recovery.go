@@ -49,8 +49,8 @@ func (r *runner) recoveries(ctx context.Context, p *report.Report, systems []*sy
 					r.note("recovery of %s with %d keys FAILED: %s", s.name, keys, got.Error)
 					continue
 				}
-				r.note("recovery of %s with %d keys: first output %.1f s after the kill, full output %.1f s, %.0f MB held for it",
-					s.name, keys, got.FirstAfter, got.FullAfter, got.StateMB)
+				r.note("recovery of %s with %d keys: first output %.1f s after the kill, full output %.1f s, %.0f MB held for it, %.0f MB read",
+					s.name, keys, got.FirstAfter, got.FullAfter, got.StateMB, got.ReadMB)
 			}
 		}
 	}
@@ -86,6 +86,9 @@ func (r *runner) recovery(ctx context.Context, s *system, keys int64, round int)
 	if mb, err := r.stateMB(ctx, j); err == nil {
 		out.StateMB = mb
 	}
+	for i := range w.procs { // those that are left
+		out.ReadMB += float64(restoredIn(w.logs[i], w.killed).bytes) / 1e6
+	}
 	// A killed process is no failure here.
 	err = errors.Join(killErr, w.stop(), out.Faults.Err())
 	out.Records, out.FirstAfter, out.FullAfter = c.Progress(), silence.First.Seconds(), silence.Full.Seconds()
@@ -120,6 +123,7 @@ func (r *runner) killOne(ctx context.Context, w *running, c *check.Resume, keys 
 	}
 	victim := w.procs[recoveryInstances-1]
 	failure := time.Now()
+	w.killed = failure
 	if err := victim.Kill(); err != nil {
 		return end(check.Silence{}, err)
 	}

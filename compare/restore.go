@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +28,7 @@ type filled struct {
 	system *system
 	w      *running
 	check  *check.Resume
+	unfit  bool // it could not be filled: its topics and folders wait for their removal
 }
 
 // restores measures how long an instance needs that lost its local state. Every
@@ -73,6 +73,7 @@ func (r *runner) restoresOf(ctx context.Context, p *report.Report, systems []*sy
 		}
 		f, err := r.fill(ctx, s, in, keys)
 		if f != nil {
+			f.unfit = err != nil
 			all = append(all, f)
 		}
 		if err != nil {
@@ -80,12 +81,11 @@ func (r *runner) restoresOf(ctx context.Context, p *report.Report, systems []*sy
 				return err
 			}
 			r.step += r.restoreRounds
-			f.system = nil
 		}
 	}
 	for round := 1; round <= r.restoreRounds; round++ {
 		for _, f := range all {
-			if f.system == nil {
+			if f.unfit {
 				continue
 			}
 			r.step++
@@ -104,7 +104,8 @@ func (r *runner) restoresOf(ctx context.Context, p *report.Report, systems []*sy
 	return nil
 }
 
-// fill lets a system read the input once and stops it.
+// fill lets a system read the input once and stops it. It returns nil where there
+// is nothing to remove, as the system did not start.
 func (r *runner) fill(ctx context.Context, s *system, in *input, keys int64) (*filled, error) {
 	begun := time.Now()
 	// Records come until the rounds end, so nothing is ever complete.
@@ -183,7 +184,7 @@ func restoredIn(log string, begun time.Time) (out restoreLog) {
 	}
 	defer f.Close()
 	var from, to time.Time
-	for s := bufio.NewScanner(f); s.Scan(); {
+	for s := linesOf(f); s.Scan(); {
 		if ms, ok := strings.CutPrefix(s.Text(), "state RUNNING "); ok {
 			at, err := strconv.ParseInt(ms, 10, 64)
 			if since := time.UnixMilli(at).Sub(begun); err == nil && since > 0 && out.ready == 0 {

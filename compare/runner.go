@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,6 +191,7 @@ type running struct {
 	r       *runner
 	job     job
 	procs   []*servers.Process
+	killed  time.Time // when one of them was, in a recovery
 	usages  []*measure.Usage
 	logs    []string
 	out     *measure.Output
@@ -275,12 +277,15 @@ func (w *running) stop() error {
 	return errors.Join(append(errs, os.RemoveAll(filepath.Join(w.r.dir, w.job.name+"-store")))...)
 }
 
+// errEnded is how a process ended that had no error.
+var errEnded = errors.New("exit code 0")
+
 // wait returns when until is true, with an error if a process ends or nothing
-// comes for a while.
+// comes for a while from now on: the output before may be long ago.
 func (w *running) wait(ctx context.Context, patience time.Duration, until func() bool) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	told := time.Now()
+	begun, told := time.Now(), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -290,7 +295,7 @@ func (w *running) wait(ctx context.Context, patience time.Duration, until func()
 		for i, p := range w.procs {
 			select {
 			case <-p.Done():
-				return fmt.Errorf("process %d ended by itself: %w\n%s", i, p.Err(), measure.Tail(w.logs[i]))
+				return fmt.Errorf("process %d ended by itself: %w\n%s", i, cmp.Or(p.Err(), errEnded), measure.Tail(w.logs[i]))
 			default:
 			}
 		}
@@ -300,7 +305,7 @@ func (w *running) wait(ctx context.Context, patience time.Duration, until func()
 			return err
 		case until():
 			return nil
-		case time.Since(w.out.Begun())-at > patience:
+		case min(time.Since(begun), time.Since(w.out.Begun())-at) > patience:
 			return fmt.Errorf("no output for %s after %d records\n%s", patience, total, measure.Tail(w.logs[0]))
 		}
 		if time.Since(told) > 10*time.Second {

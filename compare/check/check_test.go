@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/binary"
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,6 +90,7 @@ func TestHottestNoticesFaults(t *testing.T) {
 	}
 	require.False(t, h.Complete())
 	require.EqualValues(t, 1, h.Faults().Lost)
+	require.Contains(t, h.Faults().First, strconv.FormatInt(ends[1], 10))
 
 	h, ends = fresh()
 	put(h, ends[0], 1)

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/tidegate/tidegate/compare/nexmark"
@@ -136,7 +137,7 @@ func (h *Hottest) Faults() Faults {
 		if h.has(end) && !h.seen[end] {
 			f.Lost++
 			if f.First == "" {
-				f.First = "a window before the last one never came"
+				f.First = fmt.Sprintf("the window that ends at %d never came", end)
 			}
 		}
 	}

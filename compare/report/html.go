@@ -59,7 +59,7 @@ var notes = map[string]string{
 }
 
 // plottedOf is how many figures of a kind are bars of one plot.
-var plottedOf = map[string]int{"rate": 1, "recovery": 2, "restore": 3, "checkpoints": 2}
+var plottedOf = map[string]int{"rate": 1, "latency": 3, "recovery": 2, "restore": 3, "checkpoints": 2}
 
 func (p *Report) section(kind, workload string) section {
 	s := section{Title: workload + ": " + kind, Note: notes[kind], Head: []string{"system"}}

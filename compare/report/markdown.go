@@ -79,9 +79,10 @@ func (p *Report) failures(b *strings.Builder) {
 	}
 }
 
-// String is "median (least–most)".
+// String is "median (least–most)", and a dash where no round has the figure: a
+// system that does not write something, or does not tell of it.
 func (r Range) String() string {
-	if r.Rounds == 0 {
+	if r.Rounds == 0 || r.Most == 0 {
 		return "–"
 	}
 	if r.Rounds == 1 {

@@ -76,6 +76,8 @@ type Round struct {
 	FirstAfter float64 `json:"firstAfter,omitempty"`
 	FullAfter  float64 `json:"fullAfter,omitempty"`
 	StateMB    float64 `json:"stateMB,omitempty"`
+	// ReadMB is what the others read of it after the kill, where their logs say so.
+	ReadMB float64 `json:"readMB,omitempty"`
 
 	// ReadyAfter is from the start to the last restored task.
 	ReadyAfter      float64 `json:"readyAfter,omitempty"`
@@ -173,11 +175,13 @@ var figures = map[string][]struct {
 		{"p50", "ms", func(r Round) float64 { return r.P50 }},
 		{"p99", "ms", func(r Round) float64 { return r.P99 }},
 		{"p99.9", "ms", func(r Round) float64 { return r.P999 }},
+		{"offered", "records/s", func(r Round) float64 { return float64(r.Offered) }},
 	},
 	"recovery": {
 		{"first output", "s", func(r Round) float64 { return r.FirstAfter }},
 		{"full output", "s", func(r Round) float64 { return r.FullAfter }},
 		{"held for it", "MB", func(r Round) float64 { return r.StateMB }},
+		{"read", "MB", func(r Round) float64 { return r.ReadMB }},
 	},
 	"restore": {
 		{"tasks ready", "s", func(r Round) float64 { return r.ReadyAfter }},

@@ -23,7 +23,7 @@ func sampleReport() *Report {
 			Round{Workload: "count", System: "kafka-streams", Kind: "rate", Number: i + 1, Rate: rate / 4})
 	}
 	p.Rounds = append(p.Rounds,
-		Round{Workload: "q5", System: "barrier", Kind: "latency", Number: 1, P50: 600, P99: 1200, P999: 1300},
+		Round{Workload: "q5", System: "barrier", Kind: "latency", Number: 1, P50: 600, P99: 1200, P999: 1300, Offered: 50_000},
 		Round{Workload: "q5", System: "kafka-streams", Kind: "latency", Number: 1, Error: "lost\nmore", Faults: check.Faults{Lost: 2}},
 		Round{Workload: "bigstate 10^5 keys", System: "barrier", Kind: "recovery", Number: 1, Keys: 1e5, FirstAfter: 11, FullAfter: 12},
 		Round{Workload: "bigstate 10^6 keys", System: "barrier", Kind: "recovery", Number: 1, Keys: 1e6, FirstAfter: 11, FullAfter: 13})
@@ -68,6 +68,8 @@ func TestWriters(t *testing.T) {
 	require.Contains(t, md.String(), "| full output, × kafka-streams |")
 	require.Contains(t, md.String(), "3.50 (3.00–4.00)")
 	require.Contains(t, md.String(), "**flink took no part:** mvn is needed")
+	require.Contains(t, md.String(), "| kafka-streams | – | – | 12.0 (12.0–12.0) | – | – |", "what its log does not say")
+	require.Contains(t, md.String(), "| barrier | 600 | 1200 | 1300 | 50 k |", "the offered rate")
 	require.NoError(t, p.HTML(&page))
 	require.Contains(t, page.String(), "<svg")
 	require.Contains(t, page.String(), "recovery against state size")

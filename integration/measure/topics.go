@@ -44,10 +44,12 @@ func CreateTopic(ctx context.Context, kafka *servers.KafkaServer, client sarama.
 func DeleteTopics(client sarama.Client, prefix string) {
 	admin, err := sarama.NewClusterAdminFromClient(client)
 	if err != nil {
+		fmt.Fprintf(os.Stderr, "delete topics %s*: %v\n", prefix, err)
 		return
 	}
 	topics, err := admin.ListTopics()
 	if err != nil {
+		fmt.Fprintf(os.Stderr, "delete topics %s*: %v\n", prefix, err)
 		return
 	}
 	for name := range topics {
