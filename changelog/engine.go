@@ -56,6 +56,7 @@ type Engine struct {
 	stores    map[string]*store
 	log       Log
 	closed    bool
+	renewed   time.Time // when the positions of stores that rest were last looked at
 }
 
 var _ state.Engine = (*Engine)(nil)
@@ -107,7 +108,9 @@ func (e *Engine) Snapshot(string) (state.Snapshot, error) {
 
 // Apply writes the oldest interval that ended below; its transaction is
 // committed. next are the positions behind it, by store; a store that is not in
-// it keeps its position, which is always right (D3).
+// it keeps its position, which is always right (D3). With a position of any store
+// those of the others are as good as new now and then: a task that could commit
+// is the only one that writes to its changelogs, so nothing was missed in them.
 func (e *Engine) Apply(next map[string]int64) error {
 	if e.closed {
 		return nil // its position stays lower
@@ -126,6 +129,31 @@ func (e *Engine) Apply(next map[string]int64) error {
 			if err := e.setPosition(spec, n); err != nil {
 				return err
 			}
+		}
+	}
+	if now := time.Now(); len(next) > 0 && now.Sub(e.renewed) >= renewEvery {
+		e.renewed = now
+		return e.renew(next)
+	}
+	return nil
+}
+
+// renewEvery is how often the positions of stores that rest are written again. One
+// that is too old would cost the whole task its local state; see Reusable.
+const renewEvery = reusableFor / 12
+
+// renew writes the positions of stores that are not in next again, as of now.
+func (e *Engine) renew(next map[string]int64) error {
+	for _, spec := range e.specs {
+		if _, ok := next[spec.Name]; ok || spec.Unlogged {
+			continue
+		}
+		p, ok, err := e.Position(spec.Name)
+		if err == nil && ok {
+			err = e.setPosition(spec, p.Next)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
