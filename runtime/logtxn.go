@@ -338,6 +338,9 @@ func (i *logInstance) maybePurge() {
 	}
 	below := map[ids.TopicPartition]int64{}
 	for _, r := range i.runs {
+		if !r.adopted { // its start is filling committed on another goroutine
+			continue
+		}
 		_, internal := i.plan.TaskInputs(r.id.Task)
 		for _, tp := range internal {
 			if next, ok := r.committed[tp]; ok && next > 0 {
