@@ -247,6 +247,18 @@ func (g *Graph) PunctuateWallClock(c *Context, now int64) error {
 	return g.fire(c, WallClock, now)
 }
 
+// ClockSetBack says that the machine's clock was set back, to a time in
+// milliseconds since the epoch: wall-clock timers count from there, instead of
+// being silent until the clock is again where it was.
+func (g *Graph) ClockSetBack(now int64) {
+	for _, t := range g.timers.all {
+		if t.kind == WallClock && t.due > now+t.every {
+			t.due = now + t.every
+		}
+	}
+	g.timers.findDue()
+}
+
 // fire runs the due timers of one kind. The due time is moved before the call,
 // so that a failing timer does not fire for ever.
 func (g *Graph) fire(c *Context, kind TimeKind, now int64) error {

@@ -16,6 +16,7 @@ func (i *instance) mark(e barrier.DoMark) {
 		i.retry(ctx, "mark the checkpoint", func(ctx context.Context) error {
 			err := i.catalog.Mark(ctx, e.Ref.N, e.Ref.Manifest)
 			if err == nil {
+				i.phase("marked")
 				i.post(barrier.EvMarked{N: e.Ref.N})
 			}
 			return err

@@ -40,13 +40,16 @@ func openControl(ctx context.Context, i *instance) (*controlShell, error) {
 		if ctx.Err() != nil || permanent(err) {
 			return nil, fmt.Errorf("find the ends of the control log: %w", err)
 		}
+		if err := i.controlThere(ctx); err != nil {
+			return nil, err
+		}
 		i.log.Warn("the control log cannot be reached; retrying", "error", err)
 	}
 	var err error
 	c := &controlShell{i: i, writer: i.client.NewLogWriter(i.controlTopic), queue: make(chan barrier.Record, 64)}
 	i.post(barrier.EvLogOpened{Start: first[tp], End: last[tp]})
 	c.reader, err = i.client.NewLogReader(kafka.LogReaderConfig{
-		Topic: i.controlTopic, Offset: 0, Sink: c.read, MaxWait: min(500*time.Millisecond, i.cfg.SessionTimeout/4),
+		Topic: i.controlTopic, TopicID: i.topicIDs[i.controlTopic], Offset: 0, Sink: c.read, MaxWait: min(500*time.Millisecond, i.cfg.SessionTimeout/4),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the control log: %w", err)
@@ -54,6 +57,41 @@ func openControl(ctx context.Context, i *instance) (*controlShell, error) {
 	i.background(c.write)
 	return c, nil
 }
+
+// unknownTopic is Kafka's code for a topic that is not there.
+const unknownTopic = 3
+
+// controlThere returns an error when brokers that answer do not have the control
+// log that was there when the process began.
+func (i *instance) controlThere(ctx context.Context) error {
+	for begun := time.Now(); ; {
+		var t kafka.Topic
+		err := i.attempt(ctx, func(ctx context.Context) error {
+			found, err := i.admin.DescribeTopics(ctx, false, i.controlTopic)
+			t = found[i.controlTopic]
+			return err
+		})
+		switch want := i.topicIDs[i.controlTopic]; {
+		case err != nil:
+			return nil //nolint:nilerr // nobody answers: that is another trouble
+		case t.Exists && t.ID != want && t.ID != [16]byte{}:
+			return i.controlLost(&kafka.TopicRemadeError{Topic: i.controlTopic, Had: want, Has: t.ID})
+		case t.Exists:
+			return nil
+		case time.Since(begun) > goneFor:
+			return i.controlLost(fmt.Errorf("topic %s does not exist any more", i.controlTopic))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// goneFor is how long brokers must say that a topic is not there: one that
+// started a moment ago may not know it yet.
+const goneFor = 10 * time.Second
 
 // attempt bounds one try.
 func (i *instance) attempt(ctx context.Context, op func(context.Context) error) error {
@@ -70,7 +108,12 @@ func (c *controlShell) read(b kafka.LogBatch) {
 			c.i.post(barrier.EvLogLost{Detail: out.Error()})
 			return
 		}
-		c.i.loop.post(func() { c.i.end(fmt.Errorf("read the control log: %w", b.Err)) })
+		var remade *kafka.TopicRemadeError
+		err := fmt.Errorf("read the control log: %w", b.Err)
+		if code, _ := kafka.Code(b.Err); code == unknownTopic || errors.As(err, &remade) {
+			err = c.i.controlLost(err)
+		}
+		c.i.loop.post(func() { c.i.end(err) })
 		return
 	}
 	type read struct {

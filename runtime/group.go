@@ -129,7 +129,7 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 	case kafka.GroupAssigned:
 		a, err := rebalance.DecodeAssigned(e.Assignment)
 		if err != nil {
-			g.i.loop.post(func() { g.i.end(fmt.Errorf("assignment of consumer group %s: %w", g.i.cfg.ApplicationID, err)) })
+			g.i.loop.post(func() { g.i.end(foreignAssignment(g.i.cfg.ApplicationID, err)) })
 			return
 		}
 		if a.Fingerprint != g.i.groupPrint {
@@ -151,6 +151,12 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 	case kafka.GroupFailed:
 		g.i.loop.post(func() { g.i.end(fmt.Errorf("consumer group %s: %w", g.i.cfg.ApplicationID, e.Err)) })
 	}
+}
+
+// foreignAssignment says what an assignment means that no instance made: Kafka
+// itself assigns where a consumer of its newer group protocol was first.
+func foreignAssignment(group string, err error) error {
+	return fmt.Errorf("consumer group %s: the assignment was not made by an instance of this application: %w; the group has members that are not instances of this application: stop them, or use another application id", group, err)
 }
 
 func foreignTopology(group, other, own string) error {

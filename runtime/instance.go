@@ -185,7 +185,9 @@ func (i *instance) open(ctx context.Context) error {
 		return err
 	}
 	i.machine = machine
-	i.fetcher = i.client.NewFetcher(kafka.FetcherConfig{MaxBytes: fetchAnswer, PartitionMaxBytes: fetchPartition, OnState: i.brokerState("fetch")})
+	i.fetcher = i.client.NewFetcher(kafka.FetcherConfig{
+		MaxBytes: fetchAnswer, PartitionMaxBytes: fetchPartition, TopicIDs: i.topicIDs, OnState: i.brokerState("fetch"),
+	})
 	i.writer = i.client.NewWriter(kafka.WriterConfig{
 		Compression: i.codec, MaxInFlightBytes: int(i.cfg.ProduceBytes), OnState: i.brokerState("produce"),
 	})

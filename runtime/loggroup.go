@@ -156,7 +156,7 @@ func (g *logGroup) event(e kafka.GroupEvent) {
 	case kafka.GroupAssigned:
 		a, err := rebalance.DecodeAssigned(e.Assignment)
 		if err != nil {
-			g.i.post(changelog.EvFatal{Err: fmt.Errorf("assignment of consumer group %s: %w", g.i.cfg.ApplicationID, err)})
+			g.i.post(changelog.EvFatal{Err: foreignAssignment(g.i.cfg.ApplicationID, err)})
 			return
 		}
 		if a.Fingerprint != g.i.groupPrint {

@@ -134,7 +134,9 @@ func (d *deployment) runChangelog(ctx context.Context) error {
 
 // open makes the parts of the instance; close undoes it in any state.
 func (i *logInstance) open() error {
-	i.fetcher = i.client.NewFetcher(kafka.FetcherConfig{MaxBytes: fetchAnswer, PartitionMaxBytes: fetchPartition, OnState: i.brokerState("fetch")})
+	i.fetcher = i.client.NewFetcher(kafka.FetcherConfig{
+		MaxBytes: fetchAnswer, PartitionMaxBytes: fetchPartition, TopicIDs: i.topicIDs, OnState: i.brokerState("fetch"),
+	})
 	i.restorer = i.client.NewFetcher(kafka.FetcherConfig{OnState: i.brokerState("restore")})
 	i.writer = i.client.NewWriter(kafka.WriterConfig{
 		Compression: i.codec, MaxInFlightBytes: int(i.cfg.ProduceBytes), OnState: i.brokerState("produce"),

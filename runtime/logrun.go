@@ -343,6 +343,10 @@ func (r *logRun) InputLost(t *tasks.Task, tp ids.TopicPartition, err error) {
 			err = passing{fmt.Errorf("%w; somebody deleted records of this repartition topic, which only the application itself may do", err)}
 		}
 	}
+	var remade *kafka.TopicRemadeError
+	if code, _ := kafka.Code(err); code == unknownTopic || errors.As(err, &remade) {
+		err = r.i.remade(tp.Topic, err)
+	}
 	if !r.revoked.Load() {
 		r.i.fail(fmt.Errorf("task %s cannot read %s: %w", t.ID(), tp, err))
 	}

@@ -57,7 +57,7 @@ func (t *logTxn) begin() {
 		o := kafka.ProducerOptions{OnFail: func(err error) {
 			i.loop.post(func() {
 				if t.life == life {
-					i.fail(fmt.Errorf("write records: %w", err))
+					i.fail(fmt.Errorf("write records: %w", i.writeAdvice(err)))
 				}
 			})
 		}}

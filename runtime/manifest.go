@@ -48,6 +48,7 @@ func (i *instance) storeManifest(e barrier.DoStoreManifest) {
 			i.post(barrier.EvManifestFailed{N: e.N, Term: e.Term, Detail: err.Error()})
 			return
 		}
+		i.phase("stored")
 		i.post(barrier.EvManifestStored{N: e.N, Term: e.Term, Key: key})
 	})
 }

@@ -100,9 +100,10 @@ func (d *deployment) adopt(ctx context.Context, topo *topology.Topology, other *
 // topics.
 func (d *deployment) follow(ctx context.Context, topo *topology.Topology, run func(context.Context) error) error {
 	for {
-		stop := d.watchTopics(topo)
+		stop, stopInputs := d.watchTopics(topo), d.watchInputs()
 		err := run(ctx)
 		stop()
+		stopInputs()
 		other := (*otherTopics)(nil)
 		if !errors.As(err, &other) {
 			return err

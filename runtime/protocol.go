@@ -92,6 +92,10 @@ func (r *run) InputLost(t *tasks.Task, tp ids.TopicPartition, err error) {
 
 // inputAdvice says what to do about offsets that are gone (R29).
 func (r *run) inputAdvice(tp ids.TopicPartition, err error) error {
+	var remade *kafka.TopicRemadeError
+	if code, _ := kafka.Code(err); code == unknownTopic || errors.As(err, &remade) {
+		return r.i.remade(tp.Topic, err)
+	}
 	var out *kafka.OffsetOutOfRangeError
 	if !errors.As(err, &out) {
 		return err

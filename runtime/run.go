@@ -356,7 +356,7 @@ type passing struct{ err error }
 func (p passing) Error() string { return p.err.Error() }
 
 func (r *run) producerFailed(err error) {
-	r.i.loop.post(func() { r.i.failTasks(r, r.left, fmt.Errorf("write records: %w", err)) })
+	r.i.loop.post(func() { r.i.failTasks(r, r.left, fmt.Errorf("write records: %w", r.i.writeAdvice(err))) })
 }
 
 // sinkFailed reports a refused sink batch that only the user can mend.

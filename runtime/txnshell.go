@@ -365,7 +365,8 @@ func (i *instance) retry(ctx context.Context, what string, op func(context.Conte
 // permanent reports errors that repetition does not mend.
 func permanent(err error) bool {
 	var fin *finalError
-	if errors.As(err, &fin) {
+	var remade *kafka.TopicRemadeError
+	if errors.As(err, &fin) || errors.As(err, &remade) {
 		return true
 	}
 	switch kafka.Classify(err) {

@@ -310,7 +310,7 @@ func (h *harness) report() error {
 	defer h.mu.Unlock()
 	kills := 0
 	var byPhase []string
-	for _, p := range append(append(h.phases(), "manifest", "starting"), movePhases...) {
+	for _, p := range append(append(h.phases(), "manifest", "stored", "marked", "starting"), movePhases...) {
 		kills += h.stats.kills[p]
 		byPhase = append(byPhase, fmt.Sprintf("%s %d", p, h.stats.kills[p]))
 	}

@@ -115,6 +115,17 @@ func (e *OffsetOutOfRangeError) Error() string {
 // Unwrap returns Kafka's OFFSET_OUT_OF_RANGE.
 func (e *OffsetOutOfRangeError) Unwrap() error { return sarama.ErrOffsetOutOfRange }
 
+// TopicRemadeError says that a topic is not the one that was read before.
+type TopicRemadeError struct {
+	Topic    string
+	Had, Has [16]byte
+}
+
+// Error names the topic and both ids.
+func (e *TopicRemadeError) Error() string {
+	return fmt.Sprintf("topic %s was deleted and made anew while the application ran (its id was %x and is %x)", e.Topic, e.Had, e.Has)
+}
+
 // recordCost is what a record costs in memory beyond its bytes: a record.Raw
 // and sarama's Record, which lives about as long.
 const recordCost = 200

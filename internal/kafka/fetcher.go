@@ -40,6 +40,12 @@ type FetcherConfig struct {
 	// UnknownTopicFor is how long a topic may be unknown before the
 	// subscription stops with an error. Default 30 s.
 	UnknownTopicFor time.Duration
+	// TopicIDs are the ids that topics must have; a topic that is not here, or
+	// has the zero id, may be any. Requests name topics, so one that was deleted
+	// and made anew would be read on at offsets of the old one: it is noticed
+	// when its leader is looked for, as it must be after a deletion. The
+	// subscription then stops with a *TopicRemadeError.
+	TopicIDs map[string][16]byte
 	// OnState, when set, hears of a broker that cannot be reached (err set) and
 	// that it answers again (nil). It must not block.
 	OnState func(broker string, err error)
@@ -376,7 +382,14 @@ func (f *Fetcher) findRound() (left bool) {
 	var failed []*Batch
 	f.mu.Lock()
 	for _, s := range f.subs {
-		if s.loop != nil || s.stopped || f.place(s) {
+		if s.loop != nil || s.stopped {
+			continue
+		}
+		if err := f.remade(metas, s.opts.TP.Topic); err != nil {
+			failed = append(failed, s.stop(err))
+			continue
+		}
+		if f.place(s) {
 			continue
 		}
 		if b := f.leaderless(s, leaderError(metas, s.opts.TP)); b != nil {
@@ -390,6 +403,20 @@ func (f *Fetcher) findRound() (left bool) {
 		b.Sub.opts.Sink(b)
 	}
 	return left
+}
+
+// remade returns an error if the topic is not the one that is meant.
+func (f *Fetcher) remade(metas []*sarama.TopicMetadata, topic string) error {
+	want := f.cfg.TopicIDs[topic]
+	if want == [16]byte{} {
+		return nil
+	}
+	for _, m := range metas {
+		if m.Name == topic && m.Err == sarama.ErrNoError && m.Uuid != [16]byte{} && m.Uuid != want {
+			return &TopicRemadeError{Topic: topic, Had: want, Has: m.Uuid}
+		}
+	}
+	return nil
 }
 
 // leaderless returns the error to deliver when the metadata name no leader, or

@@ -16,6 +16,8 @@ import (
 type LogReaderConfig struct {
 	// Topic is the log: its partition 0.
 	Topic string
+	// TopicID, when set, is what the topic must be: see FetcherConfig.TopicIDs.
+	TopicID [16]byte
 	// Offset is the first offset wanted.
 	Offset int64
 	// MaxWait is how long a broker may hold an answer; new records come at
@@ -71,7 +73,9 @@ func (c *Client) NewLogReader(cfg LogReaderConfig) (*LogReader, error) {
 		return nil, errors.New("log reader: no sink")
 	}
 	r := &LogReader{tp: ids.TopicPartition{Topic: cfg.Topic}, gen: 1}
-	r.f = c.NewFetcher(FetcherConfig{MaxWait: cfg.MaxWait, OnState: cfg.OnState})
+	r.f = c.NewFetcher(FetcherConfig{
+		MaxWait: cfg.MaxWait, OnState: cfg.OnState, TopicIDs: map[string][16]byte{cfg.Topic: cfg.TopicID},
+	})
 	sub, err := r.f.Subscribe(SubscribeOptions{
 		TP: r.tp, Isolation: ReadUncommitted, Offset: cfg.Offset,
 		Sink: func(b *Batch) { r.deliver(b, cfg.Sink) },
