@@ -232,6 +232,22 @@ func WithBufferBytes(fetch, produce int64) Option {
 // topic.
 func WithAlignmentBytes(n int64) Option { return func(c *runtime.Config) { c.AlignmentBytes = n } }
 
+// WithMemory bounds, in bytes, what the instance buffers and caches in memory: what
+// is fetched and not processed, sent and not acknowledged, waiting behind barriers
+// or for a commit, the write-back caches, and Pebble's memtables and blocks. What
+// WithBufferBytes, WithAlignmentBytes, WithCacheBytes and WithUncommittedBytes do
+// not give is divided; New refuses a total below 8 MiB, or below what they give.
+// Whatever the input's skew and bursts, tasks then wait instead of buffering more.
+// There is no total by default: the defaults of the single bounds add up to about
+// 130 MiB, and 8 MiB for each task with much to write.
+//
+// User code, what is being decoded or uploaded, and Go's garbage come on top: give
+// the process about twice the total, 100 MiB and the size of WithStateStore(Memory)
+// state, and set GOMEMLIMIT somewhat below that. Each partition may have fetched
+// 64 KiB in any case. (Flink's taskmanager.memory.process.size; Kafka Streams has
+// statestore.cache.max.bytes and input.buffer.max.bytes.)
+func WithMemory(n int64) Option { return func(c *runtime.Config) { c.MemoryBytes = n } }
+
 // WithReplicationFactor sets the replication factor of internal topics; the
 // default, -1, is the broker's.
 func WithReplicationFactor(n int16) Option {

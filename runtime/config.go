@@ -132,6 +132,8 @@ type Config struct {
 	FetchBytes        int64 // 16 MiB fetched and not yet processed
 	ProduceBytes      int64 // 8 MiB sent and not yet acknowledged
 	AlignmentBytes    int64 // 16 MiB held behind barriers
+	MemtableBytes     int64 // of Pebble, all tasks; 0: 8 MiB each. Given by MemoryBytes only
+	MemoryBytes       int64 // a total for those from CacheBytes on that are not given; 0: none
 	ReplicationFactor int16 // -1: the broker's default
 	Compression       string
 	OffsetReset       OffsetReset
@@ -200,6 +202,7 @@ func (c Config) withDefaults() Config {
 	def(&c.SessionTimeout, 10*time.Second)
 	def(&c.ShutdownDeadline, 30*time.Second)
 	def(&c.IdleTimeout, 5*time.Second)
+	c.divideMemory()
 	bytes := func(b *int64, mib int64) {
 		if *b == 0 {
 			*b = mib << 20
@@ -358,6 +361,7 @@ func (c Config) validate() error {
 		}
 	}
 	c.validateSizes(bad)
+	c.validateMemory(bad)
 	c.validateChoices(bad)
 	if c.AllowDuplicates && c.RestoreFrom == nil {
 		bad("AllowDuplicates is an argument of RestoreFrom(n, AllowDuplicates): name the checkpoint")

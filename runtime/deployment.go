@@ -376,11 +376,22 @@ func (d *deployment) envConfig(share int) tasks.EnvConfig {
 	}
 }
 
+// memtableBytes is the largest memtable of a task. All tasks may come to be here.
+func (d *deployment) memtableBytes() int64 {
+	n := 0
+	for _, t := range d.plan.Tasks() {
+		if len(d.plan.Subtopologies()[t.Sub].Stores) > 0 {
+			n++
+		}
+	}
+	return d.cfg.memtable(n)
+}
+
 func (d *deployment) openEngine(dir string) (e state.Engine, err error) {
 	if d.cfg.StateStore == Memory {
 		e, err = memory.Open(dir)
 	} else {
-		e, err = pebblestore.Open(d.shared, dir, pebblestore.Options{})
+		e, err = pebblestore.Open(d.shared, dir, pebblestore.Options{Memtable: d.memtableBytes()})
 	}
 	if wrap := d.cfg.TestRules.Engine; wrap != nil && err == nil {
 		e = wrap(e)

@@ -257,7 +257,7 @@ func (d *deployment) openKept(dir string, wipe bool) (state.Engine, error) {
 		if d.cfg.StateStore == Memory {
 			return memory.Open(data)
 		}
-		return pebblestore.Open(d.shared, data, pebblestore.Options{Kept: true})
+		return pebblestore.Open(d.shared, data, pebblestore.Options{Kept: true, Memtable: d.memtableBytes()})
 	}
 	e, err := open()
 	if errors.Is(err, state.ErrCorrupted) && !wipe {

@@ -364,6 +364,7 @@ func (r *logRun) spec() tasks.Spec {
 	}
 	s.Inputs, s.Outputs = tasks.InputsOf(i.plan, t), tasks.OutputsOf(i.plan, t)
 	inputs := len(s.Inputs) * max(len(i.plan.Tasks()), 1)
-	s.InputBytes = int(max(i.cfg.FetchBytes/int64(max(inputs, 1)), 64<<10))
+	s.InputBytes = int(max(i.cfg.FetchBytes/int64(max(inputs, 1)), leastInput))
+	s.TurnBytes = i.cfg.turnBytes(len(i.plan.Tasks()))
 	return s
 }

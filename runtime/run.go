@@ -268,7 +268,8 @@ func (r *run) spec(t ids.TaskID, logEnd int64) tasks.Spec {
 	s.Rules.Rules = i.cfg.TestRules.Barrier
 	s.Inputs, s.Outputs = tasks.InputsOf(i.plan, t), tasks.OutputsOf(i.plan, t)
 	inputs := len(s.Inputs) * r.share // about; tasks differ little
-	s.InputBytes = int(max(i.cfg.FetchBytes/int64(max(inputs, 1)), 64<<10))
+	s.InputBytes = int(max(i.cfg.FetchBytes/int64(max(inputs, 1)), leastInput))
+	s.TurnBytes = i.cfg.turnBytes(r.share)
 	return s
 }
 

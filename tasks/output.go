@@ -144,6 +144,7 @@ func (o *output) flush(p *outPart) {
 	if out.FirstTime > out.LastTime {
 		out.FirstTime, out.LastTime = 0, 0
 	}
+	o.t.burst.handed += p.batch.Bytes()
 	p.batch, p.sent = nil, o.t.now
 	o.t.protocol.Send(o.t, out)
 }

@@ -16,11 +16,12 @@ const budget = 4096
 // anything was taken.
 func (t *Task) step(most int) (progress bool) {
 	t.records, t.budget = 0, most
+	t.burst.begin()
 	if t.parked || t.failed {
 		return false
 	}
 	t.advanceTimers()
-	for t.records < most && !t.parked && !t.failed {
+	for t.records < most && !t.parked && !t.failed && !t.burst.over() {
 		in, limit := t.pick()
 		if in == nil {
 			break
@@ -217,7 +218,7 @@ func (t *Task) deliverSegment(in *input, seg *barrier.Segment) {
 // runLength is how many records of the head may be taken at once: up to the
 // timestamp at which another input is due, at least one, within the budget.
 func (t *Task) runLength(it *item, limit int64) int {
-	n := min(len(it.seg.Records), max(1, t.budget-t.records))
+	n := min(len(it.seg.Records), max(1, t.budget-t.records), t.burst.most())
 	if len(t.inputs) == 1 {
 		return n
 	}
@@ -235,6 +236,7 @@ func (t *Task) runLength(it *item, limit int64) int {
 func (t *Task) walk(in *input, run *barrier.Segment) {
 	t.ctx.Topic, t.ctx.Partition = in.spec.TP.Topic, in.spec.TP.Partition
 	t.records += len(run.Records)
+	defer t.burst.ran(len(run.Records), t.burst.handed)
 	for from := 0; from < len(run.Records); {
 		at, err := t.walkFrom(in, run, from)
 		if err != nil {
@@ -286,7 +288,12 @@ func streamTime(ts int64) int64 {
 // advanceTimers drops expired windows and fires timers that are due.
 func (t *Task) advanceTimers() {
 	st := streamTime(t.times.Advance(t.monoMillis()))
-	if st < t.graph.NextStreamTime() && t.wallMillis() < t.graph.NextWallClock() {
+	wall := t.wallMillis()
+	if wall < t.lastWall {
+		t.graph.ClockSetBack(wall)
+	}
+	t.lastWall = wall
+	if st < t.graph.NextStreamTime() && wall < t.graph.NextWallClock() {
 		return
 	}
 	if err := t.punctuate(st); err != nil {

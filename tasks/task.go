@@ -62,6 +62,9 @@ type Spec struct {
 	// Clock is the wall clock; nil for the machine's. It must be the worker's.
 	Clock func() time.Time
 	Rules Rules
+	// TurnBytes bounds what the task hands over before others have a turn; 0:
+	// nothing does.
+	TurnBytes int
 }
 
 // Rules switches protocol rules off. TEST ONLY, as barrier.Rules.
@@ -71,6 +74,10 @@ type Rules struct {
 	SkipR14 bool
 	// SkipR8 writes no barrier behind the data of every partition.
 	SkipR8 bool
+	// Wall, when set, says what the machine's clock shows at a time of Clock, so
+	// that a test can set it forward and back; nothing but wall-clock timers and
+	// event times from the wall clock may notice.
+	Wall func(time.Time) time.Time
 }
 
 // InputsOf returns what a task reads.
@@ -135,11 +142,13 @@ type Task struct {
 	failed      bool
 	closed      bool
 
-	now     time.Time // of the worker's loop
-	started time.Time
+	now      time.Time // of the worker's loop
+	started  time.Time
+	lastWall int64 // the wall clock when timers were last looked at
 	// records were taken in this turn, of at most budget.
 	records, budget int
 	pace            pace
+	burst           burst
 	upstream        []int32 // subtopologies further up
 }
 
@@ -161,7 +170,7 @@ func New(spec Spec, protocol Protocol, restored Restored, env EnvConfig) (*Task,
 		spec: spec, protocol: protocol, restored: restored, cancel: cancel,
 		outputs: map[string]*output{}, external: map[ids.TopicPartition]*input{},
 		lastBarrier: restored.LastBarrier, stopAt: ids.NoCheckpoint,
-		now: now, started: now,
+		now: now, started: now, burst: burst{limit: spec.TurnBytes},
 	}
 	if env.Topology != nil {
 		t.upstream = env.Topology.Upstream(spec.ID.Sub)
@@ -396,7 +405,12 @@ func (t *Task) Discard() {
 	}
 }
 
-func (t *Task) wallMillis() int64 { return t.now.UnixMilli() }
+func (t *Task) wallMillis() int64 {
+	if t.spec.Rules.Wall != nil {
+		return t.spec.Rules.Wall(t.now).UnixMilli()
+	}
+	return t.now.UnixMilli()
+}
 
 // monoMillis is the monotonic clock that barrier.Times takes.
 func (t *Task) monoMillis() int64 { return t.now.Sub(t.started).Milliseconds() }
