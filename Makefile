@@ -18,6 +18,7 @@ DURATION ?= 600s
 BREAK    ?=
 MODE     ?= barrier
 GUARANTEE ?= exactly-once
+FAULT    ?=
 ARGS     ?=
 
 # Packages whose goroutines meet: these run a second time under the race detector.
@@ -29,7 +30,7 @@ RACE_PKGS := $(foreach d,$(RACE_DIRS),$(if $(wildcard $(d)/*.go),./$(d)/...))
 INTEGRATION_TIMEOUT ?= 20m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-race test-integration lint vet sim metamorphic crash elastic bench compare compare-full image tools fmt clean
+.PHONY: help demo test test-unit test-race test-integration faults lint vet sim metamorphic crash elastic bench compare compare-full image tools fmt clean
 
 help: ## print this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +39,7 @@ help: ## print this list
 	@echo '  metamorphic: SEEDS=$(SEEDS) SEED=one seed to replay'
 	@echo '  crash: DURATION=$(DURATION) SEED=7 BREAK=commit-early|no-lineage|offsets-ahead'
 	@echo '         MODE=changelog BREAK=offsets-ahead|store-early; GUARANTEE=at-least-once'
+	@echo '  faults: FAULT=Network, or the beginning of another test behind TestFault'
 	@echo '  bench: ARGS="flags of integration/bench"'
 	@echo '  real servers: TIDEGATE_KAFKA_BROKERS, TIDEGATE_S3_ENDPOINT use running ones (loopback only);'
 	@echo '                TIDEGATE_KAFKA=docker|java takes one way of starting a broker only'
@@ -56,6 +58,9 @@ test-race: ## the packages whose goroutines meet, under the race detector
 
 test-integration: ## tests on a real Kafka and a real S3 server, found or started
 	cd integration && $(GO) run ./servers/probe && $(GO) test -timeout $(INTEGRATION_TIMEOUT) ./...
+
+faults: ## what docs/failures.md promises, the long tests too, on real servers; prints how long output stood still
+	cd integration && set -o pipefail && TIDEGATE_FAULTS=1 $(GO) test -count=1 -timeout 40m -v -run 'TestFault$(FAULT)' . | grep -v '^=== '
 
 lint: vet $(BIN)/golangci-lint ## go vet and golangci-lint of every module, and formatting
 	@out="$$($(GO) fmt ./... && (cd integration && $(GO) fmt ./...) && cd compare && $(GO) fmt ./...)" || exit 1; \

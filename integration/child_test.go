@@ -139,7 +139,7 @@ func (l *lab) start(name string) *child {
 	l.must(err)
 	c := &child{l: l, name: name, health: childHealth{Checkpoint: -1}}
 	c.p, err = servers.StartProcess(servers.Command{
-		Path: os.Args[0], Env: []string{childVariable + "=" + string(text)}, LogPath: c.logPath(), Stdout: c,
+		Path: os.Args[0], Env: append([]string{childVariable + "=" + string(text)}, l.env...), LogPath: c.logPath(), Stdout: c,
 	})
 	l.must(err)
 	l.Cleanup(func() {

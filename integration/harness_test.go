@@ -33,6 +33,7 @@ type settings struct {
 	Transaction, Restart  time.Duration
 	Session, Shutdown     time.Duration
 	AlignmentBytes        int64
+	Memory                int64
 	Mode                  tidegate.Mode
 	Commit                time.Duration
 }
@@ -47,6 +48,7 @@ func (s settings) options() []tidegate.Option {
 		tidegate.WithToleratedAborts(s.Aborts), tidegate.WithSessionTimeout(s.Session),
 		tidegate.WithTransactionTimeout(s.Transaction), tidegate.WithExpectedRestart(s.Restart),
 		tidegate.WithShutdownDeadline(s.Shutdown), tidegate.WithAlignmentBytes(s.AlignmentBytes),
+		tidegate.WithMemory(s.Memory),
 	}
 }
 
@@ -62,6 +64,7 @@ type lab struct {
 	prefix string
 	parts  int32
 	base   settings
+	env    []string // of child processes, added
 }
 
 // newLab makes topics in and out with parts partitions.
@@ -73,7 +76,13 @@ func newLab(t *testing.T, topology string, parts int32) *lab {
 
 func newLabOn(t *testing.T, k *servers.KafkaServer, server *servers.S3Server, bucket, topology string, parts int32) *lab {
 	t.Helper()
-	client, err := testkit.Dial(k.Brokers()...)
+	return newLabAt(t, k, k.Brokers(), server, bucket, topology, parts)
+}
+
+// newLabAt is newLabOn with other bootstrap brokers than those of k.
+func newLabAt(t *testing.T, k *servers.KafkaServer, brokers []string, server *servers.S3Server, bucket, topology string, parts int32) *lab {
+	t.Helper()
+	client, err := testkit.Dial(brokers...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +98,7 @@ func newLabOn(t *testing.T, k *servers.KafkaServer, server *servers.S3Server, bu
 	}, name)
 	l := &lab{T: t, ctx: ctx, kafka: k, s3: server, client: client, dir: t.TempDir(), prefix: name + "-", parts: parts}
 	l.base = settings{
-		App: name, Prefix: l.prefix, Topology: topology, Brokers: k.Brokers(),
+		App: name, Prefix: l.prefix, Topology: topology, Brokers: brokers,
 		Interval: 500 * time.Millisecond, Timeout: 10 * time.Second, Aborts: 3,
 		Transaction: 5 * time.Minute, Restart: 2 * time.Minute,
 		Session: 3 * time.Second, Shutdown: 20 * time.Second, AlignmentBytes: 16 << 20,

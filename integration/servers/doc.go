@@ -29,5 +29,11 @@
 // One per process, which waits for its end; one for the whole package, locked to its
 // thread, that starts processes (see starter).
 //
-// The package does not create users, TLS or several brokers.
+// # Faults
+//
+// [KafkaCluster] is three brokers of which any may be stopped. [Network] is the way
+// of one client to its servers: cut, stalled or slow. [StoreProxy] is a bad object
+// store in front of a good one.
+//
+// The package does not create users or TLS.
 package servers

@@ -17,6 +17,7 @@ type javaBroker struct {
 	libs, dir string
 	heapMB    int
 	formatted bool
+	member    bool // of a cluster whose voters the settings name
 	process   *Process
 }
 
@@ -123,8 +124,11 @@ func (b *javaBroker) format(ctx context.Context) error {
 	if b.formatted {
 		return nil
 	}
-	p, err := StartProcess(b.command(256, "kafka.tools.StorageTool", "format", "--standalone",
-		"--cluster-id", "tidegate-test-cluster0", "--config", b.propertiesPath()))
+	args := []string{"format", "--cluster-id", "tidegate-test-cluster0", "--config", b.propertiesPath()}
+	if !b.member {
+		args = append(args, "--standalone")
+	}
+	p, err := StartProcess(b.command(256, "kafka.tools.StorageTool", args...))
 	if err != nil {
 		return err
 	}

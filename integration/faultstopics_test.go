@@ -1,0 +1,124 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+
+	"github.com/tidegate/tidegate/integration/servers"
+	"github.com/tidegate/tidegate/runtime"
+)
+
+// looking makes an application look at its topics often.
+var looking = settingsOf(func(c *runtime.Config) { c.ListTopicsEvery = 500 * time.Millisecond })
+
+// addPartitions makes a topic of the test larger.
+func (l *lab) addPartitions(topic string, count int32) {
+	l.Helper()
+	admin, err := sarama.NewClusterAdmin(l.kafka.Brokers(), servers.SaramaConfig())
+	l.must(err)
+	defer admin.Close()
+	l.must(admin.CreatePartitions(topic, count, nil, false))
+}
+
+// TestFaultPartitionsAdded: somebody adds partitions to an input topic while the
+// application runs: it ends and says so, since keys that moved would miss their
+// state. So does every start after that. In both modes. Real Kafka and S3.
+func TestFaultPartitionsAdded(t *testing.T) {
+	for name, lab := range map[string]func(*testing.T, string, int32) *lab{"barrier": newLab, "changelog": newLogLab} {
+		t.Run(name, func(t *testing.T) {
+			l := lab(t, "sums", 2)
+			committed := l.read("out", true)
+			l.produce(l.numbers(0, 10)...)
+			a := l.run("a", looking)
+			l.awaitCount(committed, 20, 60*time.Second)
+			l.addPartitions(l.topic("in"), 3)
+			l.wantError(a.wait(60*time.Second), l.topic("in"), "got more partitions: it has 3", "read 2", "new application id")
+			l.wantError(l.run("a").wait(60*time.Second), "partition")
+			l.fold(committed, triangle)
+		})
+	}
+}
+
+// deleting deletes topics while an application runs, and returns the error with
+// which it ends.
+func (l *lab) deleting(a *local, again bool, topic string) error {
+	l.Helper()
+	l.must(l.client.K.Admin().DeleteTopics(l.ctx, topic))
+	if again {
+		l.eventually(20*time.Second, "the topic is made anew", func() bool {
+			return l.client.CreateTopics(l.ctx, l.parts, topic) == nil
+		})
+	}
+	return a.wait(90 * time.Second)
+}
+
+// TestFaultTopicDeleted: while the application runs somebody deletes a topic that
+// it reads, with or without making it anew, or one that it writes: it ends with an
+// error that names the topic and says what to do. Real Kafka and S3.
+func TestFaultTopicDeleted(t *testing.T) {
+	type row struct {
+		topic    string // %s-… of the application, or the test's
+		internal bool
+		again    bool
+		quick    bool
+		says     []string
+	}
+	for name, tt := range map[string]row{
+		"repartition":            {topic: "-by-word-repartition", internal: true, says: []string{"new application id"}},
+		"repartition, made anew": {topic: "-by-word-repartition", internal: true, again: true, quick: true, says: []string{"made anew", "new application id"}},
+		"control log":            {topic: "-control", internal: true, says: []string{"control log", "new application id"}},
+		"control log, made anew": {topic: "-control", internal: true, again: true, says: []string{"made anew", "control log", "new application id"}},
+		"input":                  {topic: "in", says: []string{"new application id"}},
+		"input, made anew":       {topic: "in", again: true, says: []string{"made anew", "new application id"}},
+		"output":                 {topic: "out", says: []string{"does not exist"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !tt.quick {
+				onlyMakeFaults(t)
+			}
+			l := newLab(t, "counts", 2)
+			committed := l.read("out", true)
+			l.produce(l.words(0, 500, 20)...)
+			a := l.run("a")
+			l.awaitCount(committed, 500, 60*time.Second)
+			full := l.topic(tt.topic)
+			if tt.internal {
+				full = l.base.App + tt.topic
+			}
+			if tt.topic == "out" {
+				committed.Close()
+			}
+			l.produce(l.words(500, 100, 20)...)
+			begun := time.Now()
+			if tt.topic == "out" {
+				l.must(l.client.K.Admin().DeleteTopics(l.ctx, full))
+				l.produce(l.words(600, 100, 20)...)
+				l.wantError(a.wait(90*time.Second), append(tt.says, full)...)
+			} else {
+				l.wantError(l.deleting(a, tt.again, full), append(tt.says, full)...)
+			}
+			t.Logf("it ended after %v: %v", time.Since(begun).Round(100*time.Millisecond), a.err)
+		})
+	}
+}
+
+// TestFaultChangelogDeleted: in changelog mode somebody deletes a store's
+// changelog topic while the application runs: it ends with an error that names it;
+// nothing that was visible is taken back. Real Kafka.
+func TestFaultChangelogDeleted(t *testing.T) {
+	onlyMakeFaults(t)
+	l := newLogLab(t, "sums", 2)
+	l.base.Transaction = 30 * time.Second
+	committed := l.read("out", true)
+	l.produce(l.numbers(0, 10)...)
+	a := l.run("a")
+	l.awaitCount(committed, 20, 60*time.Second)
+	topic := l.base.App + "-sums-changelog"
+	l.must(l.client.K.Admin().DeleteTopics(l.ctx, topic))
+	l.produce(l.numbers(10, 10)...)
+	err := a.wait(110 * time.Second)
+	l.wantError(err, topic)
+	t.Logf("it ended: %v", err)
+}
