@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -41,15 +42,30 @@ func TestFaultPartitionsAdded(t *testing.T) {
 	}
 }
 
+// makeAnew makes a topic that was deleted a moment ago.
+func (l *lab) makeAnew(topic string) {
+	l.Helper()
+	var err error
+	defer func() {
+		if err != nil {
+			l.Logf("make %s anew: %v", topic, err)
+		}
+	}()
+	l.eventually(20*time.Second, "the topic is made anew", func() bool {
+		ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)
+		defer cancel()
+		err = l.client.CreateTopics(ctx, l.parts, topic)
+		return err == nil
+	})
+}
+
 // deleting deletes topics while an application runs, and returns the error with
 // which it ends.
 func (l *lab) deleting(a *local, again bool, topic string) error {
 	l.Helper()
 	l.must(l.client.K.Admin().DeleteTopics(l.ctx, topic))
 	if again {
-		l.eventually(20*time.Second, "the topic is made anew", func() bool {
-			return l.client.CreateTopics(l.ctx, l.parts, topic) == nil
-		})
+		l.makeAnew(topic)
 	}
 	return a.wait(90 * time.Second)
 }
