@@ -83,7 +83,11 @@ func (c *coordinator) wantDecision(m *Machine, last *completed) Body {
 		}
 	}
 	if limit := c.timeout(m); m.now-c.trigger > limit {
-		return abort(AbortTimeout, fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.owners), limit))
+		detail := fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.owners), limit)
+		for _, d := range u.declines {
+			detail += fmt.Sprintf("; %s: %s", d.instance, d.decline.Detail)
+		}
+		return abort(AbortTimeout, detail)
 	}
 	return nil
 }

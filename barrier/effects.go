@@ -109,6 +109,7 @@ type DoDecided struct {
 	Completed bool
 	Reason    AbortReason // when not completed
 	Stay      TaskSet     // tasks of DoTrigger.Halt that were not moved after all
+	Detail    string
 }
 
 // DoCommit commits transactions of the completed checkpoint N, oldest first:

@@ -132,6 +132,7 @@ func NewLog(rules Rules) *Log { return &Log{rules: rules, leadAt: -1} }
 type AbortedCheckpoint struct {
 	N      ids.CheckpointID
 	Reason AbortReason
+	Detail string
 }
 
 // Outcome is what Apply says of a record.

@@ -246,7 +246,7 @@ func (l *Log) applyAbort(b Abort, out *Outcome) string {
 	if u == nil || u.n != b.N {
 		return "the checkpoint is not undecided"
 	}
-	out.Aborted = append(out.Aborted, AbortedCheckpoint{N: u.n, Reason: b.Reason})
+	out.Aborted = append(out.Aborted, AbortedCheckpoint{N: u.n, Reason: b.Reason, Detail: b.Detail})
 	u.reason = b.Reason
 	l.undecided = nil
 	if len(u.moves) > 0 { // not counted (R17)

@@ -210,7 +210,7 @@ func (p *participant) complete(m *Machine, e EvRecord, b Complete) {
 func (p *participant) aborted(m *Machine, out Outcome) {
 	for _, a := range out.Aborted {
 		if p.cp != nil && p.cp.n == a.N {
-			m.do(DoDecided{N: a.N, Reason: a.Reason})
+			m.do(DoDecided{N: a.N, Reason: a.Reason, Detail: a.Detail})
 			p.cp = nil
 		}
 	}

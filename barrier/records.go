@@ -1,6 +1,10 @@
 package barrier
 
-import "github.com/tidegate/tidegate/internal/ids"
+import (
+	"fmt"
+
+	"github.com/tidegate/tidegate/internal/ids"
+)
 
 // Kind is the type of a control-log record. The numbers are part of the
 // format (docs/format/control-log.md) and are never reused.
@@ -172,6 +176,19 @@ const (
 	AbortRestore  AbortReason = 6
 	AbortHigher   AbortReason = 7 // a later checkpoint completed
 )
+
+var abortReasons = [...]string{
+	AbortTimeout: "timeout", AbortDeclined: "declined", AbortManifest: "manifest not stored", AbortLead: "new coordinator",
+	AbortRollback: "rollback", AbortRestore: "restore", AbortHigher: "a later one completed",
+}
+
+// String returns the reason as a log shows it.
+func (r AbortReason) String() string {
+	if int(r) < len(abortReasons) && abortReasons[r] != "" {
+		return abortReasons[r]
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
+}
 
 // Abort ends checkpoint N without completion (R3).
 type Abort struct {

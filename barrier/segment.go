@@ -36,9 +36,10 @@ var ErrNoHeader = errors.New("a record batch in a repartition topic begins witho
 
 // SegmentReader cuts record batches into segments.
 //
-// A batch is built by one task, so only its first data record carries a
-// header; records without one inherit it from the data record before. Barrier
-// and time records stand between them and do not interrupt inheritance.
+// A batch is one or several runs of records, each built by one task, so only the
+// first data record of a run carries a header; records without one inherit it
+// from the data record before. Barrier and time records stand between them and do
+// not interrupt inheritance.
 type SegmentReader struct {
 	batch []record.Raw
 	head  Header   // of the entries being handed out

@@ -321,7 +321,7 @@ func (i *instance) decided(e barrier.DoDecided) {
 		i.status.update(func(h *Health) { h.LastCheckpoint, h.LastCheckpointAt = int64(e.N), time.Now() })
 	} else {
 		i.txns.step(transactions.Aborted{N: e.N})
-		i.log.Warn("checkpoint aborted", "checkpoint", int64(e.N), "reason", e.Reason)
+		i.log.Warn("checkpoint aborted", "checkpoint", int64(e.N), "reason", e.Reason.String(), "detail", e.Detail)
 	}
 	if c == nil {
 		return

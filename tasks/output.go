@@ -117,6 +117,7 @@ func recordBytes(key, value []byte, h record.Headers) int {
 func (o *output) open(p *outPart) *kafka.Builder {
 	if p.batch == nil {
 		p.batch = o.t.protocol.NewBatch(p.tp)
+		p.batch.Limit(o.limit.Bytes)
 		p.opened = o.t.now
 		p.first, p.last = math.MaxInt64, math.MinInt64
 		p.dataSinceHeader = false

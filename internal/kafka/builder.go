@@ -50,6 +50,9 @@ type Builder struct {
 	q      *queue
 	after  Token
 	done   func(error)
+	limit  int           // see Limit
+	merged []*Builder    // whose records are here, too
+	dones  []func(error) // of those
 	size   int // bytes counted against the writer's bound
 	sealed bool
 	state  flight
@@ -257,6 +260,7 @@ func (b *Builder) recycle() {
 	if p == nil {
 		return
 	}
+	b.release()
 	// A builder that once held a giant record must not keep its memory.
 	keep := 2 * p.batchBytes
 	b.arena.reset(keep + arenaChunk)

@@ -21,7 +21,8 @@
 //
 // A Writer takes whole record batches. Sequence numbers are kept per producer
 // id and partition; batches go out in the order in which they were enqueued
-// and are repeated, as they are, until Kafka gave a definite answer.
+// and are repeated, as they are, until Kafka gave a definite answer. What waits
+// behind others is merged into larger batches before it is first sent.
 //
 //	         Enqueue                     all earlier acked, window open
 //	Builder ─────────► queued ─────────────────────────────► in flight
@@ -33,7 +34,7 @@
 // # Invariants
 //
 //	K1  Batches of one (producer id, partition) are appended in the order of
-//	    Enqueue, each once.
+//	    Enqueue, each once. One that was sent never changes.
 //	K2  Until the first batch of a producer id in a partition is acknowledged,
 //	    and after an error there, one batch is in flight at a time (R8).
 //	K3  A batch with a Token is sent only after everything that the token

@@ -21,7 +21,7 @@ import (
 func TestRoundTripKeepsKeysNullsHeadersTimestampsAndBatchStarts(t *testing.T) {
 	e := start(t)
 	e.topic("t", 2)
-	w := e.c.NewWriter(WriterConfig{})
+	w := e.c.NewWriter(WriterConfig{BatchBytes: 1})
 	p := e.idempotent(w)
 	at := tp("t", 1)
 
@@ -58,7 +58,7 @@ func TestRoundTripKeepsKeysNullsHeadersTimestampsAndBatchStarts(t *testing.T) {
 func TestSubscribingInTheMiddleOfARecordBatchShowsWhatWasSkipped(t *testing.T) {
 	e := start(t)
 	e.topic("t", 1)
-	w := e.c.NewWriter(WriterConfig{})
+	w := e.c.NewWriter(WriterConfig{BatchBytes: 1})
 	p := e.idempotent(w)
 	put(w, p, tp("t", 0), Token{}, "a", "b", "c")
 	put(w, p, tp("t", 0), Token{}, "d")
@@ -148,7 +148,7 @@ func TestCreditBoundsWhatIsHandedOut(t *testing.T) {
 	e := start(t)
 	e.topic("t", 2)
 	at := tp("t", 0)
-	w := e.c.NewWriter(WriterConfig{})
+	w := e.c.NewWriter(WriterConfig{BatchBytes: 1})
 	p := e.idempotent(w)
 	for i := range 20 {
 		put(w, p, at, Token{}, fmt.Sprintf("%d-%01000d", i, 0))

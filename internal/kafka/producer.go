@@ -114,6 +114,9 @@ func (p *Producer) EnqueueThen(b *Builder, after Token, done func(error)) Token 
 	}
 	b.q, b.after, b.size, b.done = q, after, b.bytes, done
 	w.bytes.Add(int64(b.size))
+	if q.merge(b) {
+		return Token{q, q.enqN}
+	}
 	q.push(b)
 	w.schedule(q)
 	return Token{q, q.enqN}
@@ -306,8 +309,8 @@ func (w *Writer) end(p *Producer, err error) {
 		q.head, q.tail = nil, nil
 		q.sent = slices.DeleteFunc(q.sent, func(b *Builder) bool {
 			if b.state == flying {
-				w.call(b.done, err)
-				b.done = nil
+				w.finish(b, err)
+				b.done, b.dones = nil, nil
 				return false
 			}
 			w.free(b, err)

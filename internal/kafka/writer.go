@@ -165,7 +165,7 @@ func (w *Writer) call(done func(error), err error) {
 // free takes a batch out of the count, tells its end, and recycles it.
 // REQUIRES w.mu.
 func (w *Writer) free(b *Builder, err error) {
-	w.call(b.done, err)
+	w.finish(b, err)
 	w.bytes.Add(int64(-b.size))
 	if w.room != nil && !w.Full() {
 		close(w.room)

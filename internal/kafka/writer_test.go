@@ -39,7 +39,7 @@ func (e *env) readAll(at ids.TopicPartition, iso Isolation) []string {
 func TestRetriedBatchesStayInOrderOnceEach(t *testing.T) {
 	e := start(t, kfake.NumBrokers(3))
 	e.topic("t", 4)
-	w := e.c.NewWriter(WriterConfig{MaxRequestBytes: 300})
+	w := e.c.NewWriter(WriterConfig{MaxRequestBytes: 300, BatchBytes: 150})
 	p := e.idempotent(w)
 	errs := []*kerr.Error{kerr.NotLeaderForPartition, kerr.NotEnoughReplicas, kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.KafkaStorageError, kerr.UnknownTopicOrPartition}
 	want := map[int32][]string{}
@@ -67,13 +67,85 @@ func TestRetriedBatchesStayInOrderOnceEach(t *testing.T) {
 	}
 }
 
+// What waits behind a batch in flight is merged: same order, every callback and
+// token as if each had gone alone, fewer batches in the log; and nothing goes
+// together that a limit or a token keeps apart.
+func TestWaitingBatchesAreMerged(t *testing.T) {
+	e := start(t)
+	e.topic("t", 1)
+	e.topic("other", 1)
+	w := e.c.NewWriter(WriterConfig{BatchBytes: 2000})
+	p, q := e.idempotent(w), e.idempotent(w)
+	var held atomic.Bool
+	held.Store(true)
+	open := make(chan struct{})
+	e.cluster.ControlKey(0, func(kmsg.Request) (kmsg.Response, error, bool) {
+		e.cluster.KeepControl()
+		if held.Load() {
+			e.cluster.SleepControl(func() { <-open })
+		}
+		return nil, nil, false
+	})
+	want := seq("v", 0, 200)
+	var answers atomic.Int64
+	var last Token
+	enqueue := func(v string, after Token, limit int) Token {
+		b := w.NewBatch(tp("t", 0))
+		b.Limit(limit)
+		b.Append([]byte("k"), []byte(v), nil, 1000+int64(len(v)))
+		return p.EnqueueThen(b, after, func(err error) {
+			if err == nil {
+				answers.Add(1)
+			}
+		})
+	}
+	other := put(w, q, tp("other", 0), Token{}, "x")
+	for i, v := range want {
+		after, limit := Token{}, 0
+		if i == 100 {
+			after = other
+		}
+		if i >= 150 {
+			limit = 300
+		}
+		last = enqueue(v, after, limit)
+	}
+	if last.Acked() || answers.Load() > 0 {
+		t.Fatal("answered while the broker holds the first request")
+	}
+	held.Store(false)
+	close(open)
+	e.must(p.Wait(e.ctx))
+	if !last.Acked() || answers.Load() != 200 {
+		t.Errorf("%d of 200 batches were answered", answers.Load())
+	}
+	if got := e.readAll(tp("t", 0), ReadUncommitted); !slices.Equal(got, want) {
+		t.Errorf("read %v", got)
+	}
+	f := e.c.NewFetcher(FetcherConfig{MaxWait: 5 * time.Millisecond})
+	defer f.Close()
+	_, c := e.subscribe(f, tp("t", 0), ReadUncommitted, 0)
+	e.eventually("reading all", func() bool { return c.caughtUp(200) })
+	if n := len(c.starts); n > 40 || n < 4 {
+		t.Errorf("%d batches for 200 that were handed over", n)
+	}
+	for i, r := range c.records {
+		if r.Timestamp != 1000+int64(len(want[i])) {
+			t.Fatalf("record %d has timestamp %d", i, r.Timestamp)
+		}
+	}
+	if n := w.InFlight(); n != 0 {
+		t.Errorf("%d bytes in flight after everything is acknowledged", n)
+	}
+}
+
 // A connection that ends with requests under way leaves them in doubt; repeated
 // with the same sequences they are appended once.
 func TestBatchesInDoubtAreAppendedOnce(t *testing.T) {
 	e := start(t, kfake.NumBrokers(2))
 	e.topic("t", 1)
 	e.must(e.cluster.MoveTopicPartition("t", 0, 0))
-	w := e.c.NewWriter(WriterConfig{MaxRequestBytes: 100})
+	w := e.c.NewWriter(WriterConfig{MaxRequestBytes: 100, BatchBytes: 1})
 	p := e.idempotent(w)
 	stop := make(chan struct{})
 	cut := make(chan struct{})
