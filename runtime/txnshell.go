@@ -76,7 +76,9 @@ func (s *txnShell) client() transactions.Client {
 			return h.ProducerID, h.ProducerEpoch, coded(err)
 		},
 		AddPartitions: func(ctx context.Context, h ids.TxnHandle, tps []ids.TopicPartition) error {
-			return coded(t.AddPartitions(ctx, h, tps))
+			err := t.AddPartitions(ctx, h, tps)
+			s.noTopic(err)
+			return coded(err)
 		},
 		AddOffsets: func(ctx context.Context, h ids.TxnHandle) error {
 			return coded(t.AddOffsets(ctx, h, cfg.ApplicationID))
@@ -105,6 +107,14 @@ func (s *txnShell) client() transactions.Client {
 			}
 			return st.Handle.ProducerID, st.Handle.ProducerEpoch, transactions.TxnState(st.State), nil
 		},
+	}
+}
+
+// noTopic ends the application when an output topic is gone: no other start would
+// find it.
+func (s *txnShell) noTopic(err error) {
+	if code, _ := kafka.Code(err); code == unknownTopic && permanent(err) {
+		s.i.loop.post(func() { s.i.end(fmt.Errorf("write output: %w", err)) })
 	}
 }
 

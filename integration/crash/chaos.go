@@ -33,7 +33,9 @@ func (h *harness) events() []event {
 	if h.opts.mode == barrierMode {
 		return events
 	}
-	return slices.DeleteFunc(slices.Clone(events), func(e event) bool { return e.name == "kill coordinator" || e.name == "store outage" || e.name == "kill in a move" })
+	return slices.DeleteFunc(slices.Clone(events), func(e event) bool {
+		return e.name == "kill coordinator" || e.name == "store outage" || e.name == "kill in a move"
+	})
 }
 
 // chaos makes events until the duration is over. Between two, the application

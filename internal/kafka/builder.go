@@ -53,7 +53,7 @@ type Builder struct {
 	limit  int           // see Limit
 	merged []*Builder    // whose records are here, too
 	dones  []func(error) // of those
-	size   int // bytes counted against the writer's bound
+	size   int           // bytes counted against the writer's bound
 	sealed bool
 	state  flight
 	next   *Builder

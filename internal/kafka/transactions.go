@@ -133,7 +133,19 @@ func (t *Transactions) AddPartitions(ctx context.Context, h ids.TxnHandle, tps [
 	}
 	op := fmt.Sprintf("add partitions to transaction %s", h)
 	var at ids.TopicPartition
-	err := retry(ctx, retriable, func() error {
+	var unknown time.Time // since when a topic is
+	again := func(err error) bool {
+		switch {
+		case !errors.Is(err, sarama.ErrUnknownTopicOrPartition):
+			unknown = time.Time{}
+		case unknown.IsZero():
+			unknown = time.Now()
+		case time.Since(unknown) >= unknownTopicFor:
+			return false
+		}
+		return retriable(err)
+	}
+	err := retry(ctx, again, func() error {
 		at = ids.TopicPartition{}
 		res, err := atCoordinator(ctx, t.pool, t.ids, h.TransactionalID, func(b *sarama.Broker) (*sarama.AddPartitionsToTxnResponse, sarama.KError, error) {
 			r, err := b.AddPartitionsToTxn(&sarama.AddPartitionsToTxnRequest{
@@ -151,11 +163,19 @@ func (t *Transactions) AddPartitions(ctx context.Context, h ids.TxnHandle, tps [
 		}
 		return err
 	})
+	if err != nil && !unknown.IsZero() && time.Since(unknown) >= unknownTopicFor {
+		return &Error{Op: op, TP: at, Class: ClassInvalid, Err: fmt.Errorf("%w (%w)", errUnknownTopic, err)}
+	}
 	if err != nil {
 		return newError(op, at, err)
 	}
 	return nil
 }
+
+// unknownTopicFor is how long a topic may be unknown to a transaction's
+// coordinator before that is a definite failure: a broker may be behind in its
+// metadata. It is below what callers give a request.
+const unknownTopicFor = 25 * time.Second
 
 // firstPartitionError returns the most telling error of an answer by partition:
 // one that is not retriable before one that is, since Kafka says
