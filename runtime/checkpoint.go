@@ -104,20 +104,27 @@ func (i *instance) passed(r *run, s *tasks.Snapshot) {
 
 // awaitWrites waits until everything that the tasks wrote is acknowledged.
 func (i *instance) awaitWrites(c *running) {
-	c.writing = len(i.runs)
+	written := func() {
+		if c.writing--; c.writing == 0 {
+			c.written = true
+			i.maybeAck(c)
+		}
+	}
+	c.writing = 1
 	for _, r := range i.runs {
+		if r.producer == nil {
+			continue // a Start that gave this instance no task
+		}
+		c.writing++
 		r.producer.Barrier(func(err error) {
 			i.loop.post(func() {
-				if err != nil {
-					return // a failed producer reports by itself
-				}
-				if c.writing--; c.writing == 0 {
-					c.written = true
-					i.maybeAck(c)
+				if err == nil { // a failed producer reports by itself
+					written()
 				}
 			})
 		})
 	}
+	written()
 }
 
 // taskPassed tells the pool where a task's inputs stand at the barrier.
