@@ -191,7 +191,7 @@ func firstPartitionError(tps []ids.TopicPartition, errs map[string][]*sarama.Par
 			if !retriable(e.Err) {
 				return tp, e.Err
 			}
-			if first == nil {
+			if first == nil || errors.Is(first, sarama.ErrOperationNotAttempted) {
 				at, first = tp, e.Err
 			}
 		}
