@@ -63,7 +63,7 @@
 //	participant_moves.go          prefetch, Ready, a handover on an instance
 //	graph.go partial.go           what a failure affects, and partial rollbacks (R26)
 //	lineage.go position.go        R6
-//	aligner.go times.go           R9, R13
+//	aligner.go times.go mintree.go  R9, R13
 //
 // Invariants are numbered at the types: F (Log), M (Machine), A (Aligner), T
 // (Times).

@@ -43,7 +43,16 @@ type ChannelTime struct {
 	Channel
 	Time int64 // stream time, milliseconds since the epoch; NoTime if none yet
 	Idle bool
+	// Current: when the record was written, its writer had processed its inputs
+	// to their ends.
+	Current bool
 }
+
+// The flags of an entry of a time record.
+const (
+	flagIdle = 1 << iota
+	flagCurrent
+)
 
 // Header is a decoded channel header. A data header has one Channel; a barrier
 // has N and Channels; a time record has Times.
@@ -82,11 +91,14 @@ func AppendTimeHeader(dst []byte, life ids.Life, ts []ChannelTime) []byte {
 	for _, t := range ts {
 		dst = appendChannel(dst, t.Channel)
 		dst = binary.AppendVarint(dst, t.Time)
-		var idle byte
+		var flags byte
 		if t.Idle {
-			idle = 1
+			flags |= flagIdle
 		}
-		dst = append(dst, idle)
+		if t.Current {
+			flags |= flagCurrent
+		}
+		dst = append(dst, flags)
 	}
 	return dst
 }
@@ -123,7 +135,7 @@ func (h *Header) Decode(b []byte) error {
 		}
 	case HeaderTime:
 		for range d.count() {
-			h.Times = append(h.Times, ChannelTime{Channel: d.channel(), Time: d.varint(), Idle: d.byte() == 1})
+			h.Times = append(h.Times, d.channelTime())
 		}
 	default:
 		d.bad = errHeaderKind
@@ -141,6 +153,7 @@ var (
 	errHeaderKind  = errors.New("unknown kind")
 	errHeaderLong  = errors.New("bytes behind the end")
 	errHeaderRange = errors.New("number out of range")
+	errHeaderFlags = errors.New("unknown flags in a time record: run the version of tidegate that wrote it")
 )
 
 // headerDecoder is kept on the stack: decoding a data header allocates nothing.
@@ -200,6 +213,16 @@ func (d *headerDecoder) channel() Channel {
 		Task: ids.TaskID{Sub: int32(d.uvarint(math.MaxInt32)), Partition: int32(d.uvarint(math.MaxInt32))},
 		Inc:  ids.Incarnation(d.offset()),
 	}
+}
+
+func (d *headerDecoder) channelTime() ChannelTime {
+	t := ChannelTime{Channel: d.channel(), Time: d.varint()}
+	flags := d.byte()
+	if flags&^(flagIdle|flagCurrent) != 0 {
+		d.bad, d.b = errHeaderFlags, nil
+	}
+	t.Idle, t.Current = flags&flagIdle != 0, flags&flagCurrent != 0
+	return t
 }
 
 // count reads a list's length; an entry takes at least three bytes.

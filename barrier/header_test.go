@@ -18,7 +18,7 @@ func sampleHeaders() [][]byte {
 		AppendDataHeader(nil, testLife, c1),
 		AppendBarrierHeader(nil, testLife, 900, []Channel{c1, c2}),
 		AppendBarrierHeader(nil, testLife, 900, nil),
-		AppendTimeHeader(nil, testLife, []ChannelTime{{c1, NoTime, true}, {c2, 1_700_000_000_000, false}}),
+		AppendTimeHeader(nil, testLife, []ChannelTime{{c1, NoTime, true, false}, {c2, 1_700_000_000_000, false, true}, {c1, 1, true, true}}),
 	}
 }
 
@@ -28,7 +28,9 @@ func TestHeaderRoundTrip(t *testing.T) {
 		{Kind: HeaderData, Channel: Channel{tid(0, 3), 17}},
 		{Kind: HeaderBarrier, N: 900, Channels: []Channel{{tid(0, 3), 17}, {tid(1, 300), 1 << 40}}},
 		{Kind: HeaderBarrier, N: 900},
-		{Kind: HeaderTime, Times: []ChannelTime{{Channel{tid(0, 3), 17}, NoTime, true}, {Channel{tid(1, 300), 1 << 40}, 1_700_000_000_000, false}}},
+		{Kind: HeaderTime, Times: []ChannelTime{
+			{Channel{tid(0, 3), 17}, NoTime, true, false}, {Channel{tid(1, 300), 1 << 40}, 1_700_000_000_000, false, true}, {Channel{tid(0, 3), 17}, 1, true, true},
+		}},
 	}
 	for i, b := range sampleHeaders() {
 		if err := h.Decode(b); err != nil {
@@ -50,6 +52,16 @@ func TestHeaderRoundTrip(t *testing.T) {
 	}
 	if len(sampleHeaders()[0]) > 12 {
 		t.Errorf("a data header takes %d bytes", len(sampleHeaders()[0]))
+	}
+}
+
+// A flag that this version does not know may change what the others mean.
+func TestUnknownTimeFlagsAreRefused(t *testing.T) {
+	b := AppendTimeHeader(nil, testLife, []ChannelTime{{Channel{tid(0, 3), 17}, 5, true, true}})
+	b[len(b)-1] |= 4
+	var h Header
+	if err := h.Decode(b); !errors.Is(err, errHeaderFlags) {
+		t.Errorf("decoded: %v", err)
 	}
 }
 
@@ -108,7 +120,7 @@ func TestSegmentReader(t *testing.T) {
 			rawRecord(10, 5, data), rawRecord(11, 3, nil),
 			rawRecord(12, 0, AppendBarrierHeader(nil, testLife, 8, []Channel{c, {tid(0, 2), 9}})),
 			rawRecord(13, 7, nil),
-			rawRecord(14, 0, AppendTimeHeader(nil, testLife, []ChannelTime{{c, 7, false}})),
+			rawRecord(14, 0, AppendTimeHeader(nil, testLife, []ChannelTime{{c, 7, false, true}})),
 			rawRecord(15, 8, data),
 		}
 	}
@@ -131,7 +143,7 @@ func TestSegmentReader(t *testing.T) {
 			{Kind: HeaderBarrier, Channel: c, N: 8, First: 12, Last: 12},
 			{Kind: HeaderBarrier, Channel: Channel{tid(0, 2), 9}, N: 8, First: 12, Last: 12},
 			{Kind: HeaderData, Channel: c, First: 13, Last: 13, MinTime: 7, MaxTime: 7},
-			{Kind: HeaderTime, Channel: c, Time: 7, First: 14, Last: 14},
+			{Kind: HeaderTime, Channel: c, Time: 7, Current: true, First: 14, Last: 14},
 			{Kind: HeaderData, Channel: c, First: 15, Last: 15, MinTime: 8, MaxTime: 8},
 		}
 		if len(got) != len(want) {

@@ -17,6 +17,7 @@ type Segment struct {
 	N       ids.CheckpointID // barrier
 	Time    int64            // time
 	Idle    bool             // time
+	Current bool             // time
 	// Records are the data records, without our header; nil for barriers and
 	// times.
 	Records []record.Raw
@@ -108,7 +109,7 @@ func (r *SegmentReader) nextEntry() (Segment, bool) {
 		s.Channel, s.N = r.head.Channels[r.entry], r.head.N
 	case r.head.Kind == HeaderTime && r.entry < len(r.head.Times):
 		t := r.head.Times[r.entry]
-		s.Channel, s.Time, s.Idle = t.Channel, t.Time, t.Idle
+		s.Channel, s.Time, s.Idle, s.Current = t.Channel, t.Time, t.Idle, t.Current
 	default:
 		return Segment{}, false
 	}

@@ -26,13 +26,28 @@ type TimeInput struct {
 	MaxSeen bool
 	// IdleTimeout is the input's own one, 0 for that of the task.
 	IdleTimeout int64
+	// Restarted are forward channels whose writers start together with this
+	// task and say anew how far they are. What a checkpoint holds of their flags
+	// does not excuse the input until they did (see Announce).
+	Restarted TaskSet
+	// RestartKnown: they surely do, so that there is no timeout for it.
+	RestartKnown bool
+	// Merged: stream time does not pass the channels of the input that have more
+	// to send, whatever other inputs have (T5). Their writers must say when they
+	// are current.
+	Merged bool
 }
+
+// restartTimeout is how long a channel is awaited whose writer may not have
+// started anew, in milliseconds.
+const restartTimeout = 5000
 
 // StoredChannelTime is the time of one channel as a checkpoint stores it.
 type StoredChannelTime struct {
-	Task ids.TaskID `json:"task"`
-	Time int64      `json:"time"`
-	Idle bool       `json:"idle,omitempty"`
+	Task    ids.TaskID `json:"task"`
+	Time    int64      `json:"time"`
+	Idle    bool       `json:"idle,omitempty"`
+	Current bool       `json:"current,omitempty"`
 }
 
 // InputTime is the time of one input as a checkpoint stores it. Channels that
@@ -61,6 +76,10 @@ type timeChannel struct {
 	task ids.TaskID
 	time int64 // max of announced times and timestamps seen; NoTime if neither
 	idle bool
+	// current: the writer had read its inputs to their ends when it said so last.
+	current bool
+	// awaited: the flags are those of an earlier run of the writer.
+	awaited bool
 }
 
 // timeInput is the time of one input.
@@ -71,7 +90,11 @@ type timeInput struct {
 	timeout   int64
 	channels  []timeChannel // forward ones, sorted by task
 	mins      minTree       // over channels: time, unset or silent
+	ahead     minTree       // the same, but silent for current channels, too
 	announced int           // channels with a time or an idle flag
+	awaited   int           // channels that are awaited
+	known     bool          // those speak for certain
+	merged    bool
 
 	time       int64 // never falls
 	caughtSeen bool
@@ -92,12 +115,21 @@ type timeInput struct {
 //	T2  A channel that neither announced a time nor was seen holds its input
 //	    back until the idle timeout after the start.
 //	T3  An idle channel does not count; a record on it ends its idleness.
+//	T4  Others may go ahead of an input that is read to its end up to the
+//	    smallest time of its channels that are neither idle nor current: what
+//	    those still send, unless it is out of order, is not earlier.
+//	T5  With merged inputs, stream time follows the maximum over the inputs only
+//	    up to that time, too: records of a channel that is behind others of its
+//	    partition are not late because another input went on.
 type Times struct {
 	inputs  []timeInput
 	stream  int64
+	reached int64 // the maximum over the inputs, which stream time follows up to limit
+	limit   int64 // the smallest time of channels of merged inputs that have more to send
 	timeout int64
 	started int64
 	late    bool // the idle timeout after the start is over
+	spoken  bool // so is the time for awaited channels
 }
 
 // NewTimes starts the clock at the monotonic time now (ms). stored is what the
@@ -107,9 +139,9 @@ func NewTimes(inputs []TimeInput, stored *TimesState, idleTimeout, now int64) *T
 	if idleTimeout == 0 {
 		idleTimeout = DefaultIdleTimeout
 	}
-	t := &Times{stream: NoTime, timeout: idleTimeout, started: now}
+	t := &Times{stream: NoTime, reached: NoTime, limit: silent, timeout: idleTimeout, started: now}
 	for _, ti := range inputs {
-		in := timeInput{partition: ti.Partition, source: ti.Source, maxSeen: ti.MaxSeen, time: NoTime, timeout: idleTimeout}
+		in := timeInput{partition: ti.Partition, source: ti.Source, maxSeen: ti.MaxSeen, time: NoTime, timeout: idleTimeout, known: ti.RestartKnown, merged: ti.Merged}
 		if ti.IdleTimeout > 0 {
 			in.timeout = ti.IdleTimeout
 		}
@@ -122,13 +154,15 @@ func NewTimes(inputs []TimeInput, stored *TimesState, idleTimeout, now int64) *T
 		t.restore(stored)
 	}
 	for i := range t.inputs {
+		t.inputs[i].await(inputs[i].Restarted)
 		t.inputs[i].build()
 	}
+	t.relimit()
 	return t
 }
 
 func (t *Times) restore(stored *TimesState) {
-	t.stream = stored.Stream
+	t.stream, t.reached = stored.Stream, stored.Stream
 	for _, st := range stored.Inputs {
 		i := slices.IndexFunc(t.inputs, func(in timeInput) bool { return in.partition == st.Partition })
 		if i < 0 {
@@ -136,10 +170,24 @@ func (t *Times) restore(stored *TimesState) {
 		}
 		in := &t.inputs[i]
 		in.time = st.Time
+		t.reached = max(t.reached, st.Time)
 		for _, sc := range st.Channels {
 			if k, ok := in.find(sc.Task); ok {
-				in.channels[k].time, in.channels[k].idle = sc.Time, sc.Idle
+				c := &in.channels[k]
+				c.time, c.idle, c.current = sc.Time, sc.Idle, sc.Current
 			}
+		}
+	}
+}
+
+// await marks the channels whose writers start together with the task. A writer
+// that may not start anew is awaited only where there is something to mistake.
+func (in *timeInput) await(restarted TaskSet) {
+	for i := range in.channels {
+		c := &in.channels[i]
+		if restarted.Contains(c.task) && (in.known || c.idle || c.current) {
+			c.awaited = true
+			in.awaited++
 		}
 	}
 }
@@ -150,15 +198,21 @@ func (in *timeInput) find(task ids.TaskID) (int, bool) {
 
 // build fills the tree from the channels.
 func (in *timeInput) build() {
-	in.mins = newMinTree(len(in.channels))
+	in.mins, in.ahead = newMinTree(len(in.channels)), newMinTree(len(in.channels))
 	in.announced = 0
 	for i := range in.channels {
 		c := &in.channels[i]
 		if c.time != NoTime || c.idle {
 			in.announced++
 		}
-		in.mins.set(i, c.effective(false))
+		in.set(i, false, false)
 	}
+}
+
+func (in *timeInput) set(i int, late, spoken bool) {
+	c := &in.channels[i]
+	in.mins.set(i, c.effective(late))
+	in.ahead.set(i, c.mayGo(late, spoken && !in.known))
 }
 
 // effective is the channel's value in the minimum.
@@ -170,6 +224,18 @@ func (c *timeChannel) effective(late bool) int64 {
 		return silent
 	}
 	return c.time // unset is NoTime
+}
+
+// mayGo is up to which time others may go ahead of the channel when everything
+// in its partition was read.
+func (c *timeChannel) mayGo(late, spoken bool) int64 {
+	switch {
+	case c.awaited && !spoken:
+		return c.time
+	case c.current:
+		return silent
+	}
+	return c.effective(late)
 }
 
 // Record says that a record of the input was taken. task is its upstream task
@@ -194,14 +260,22 @@ func (t *Times) Record(input int, task ids.TaskID, ts int64) int64 {
 	return t.update(in, i, max(c.time, ts), false)
 }
 
-// Announce applies an entry of a time record. ts may be NoTime.
-func (t *Times) Announce(input int, task ids.TaskID, ts int64, idle bool) int64 {
+// Announce applies an entry of a time record; its Time may be NoTime. present
+// says that the writer wrote it in its present run, if the channel's is one that
+// started together with this task; otherwise it makes no difference.
+func (t *Times) Announce(input int, a ChannelTime, present bool) int64 {
 	in := &t.inputs[input]
-	i, ok := in.find(task)
+	i, ok := in.find(a.Task)
 	if !ok {
 		return t.stream
 	}
-	return t.update(in, i, max(in.channels[i].time, ts), idle)
+	c := &in.channels[i]
+	c.current = a.Current
+	if c.awaited && present {
+		c.awaited = false
+		in.awaited--
+	}
+	return t.update(in, i, max(c.time, a.Time), a.Idle)
 }
 
 func (t *Times) update(in *timeInput, i int, ts int64, idle bool) int64 {
@@ -210,23 +284,37 @@ func (t *Times) update(in *timeInput, i int, ts int64, idle bool) int64 {
 		in.announced++
 	}
 	c.time, c.idle = ts, idle
-	in.mins.set(i, c.effective(t.late))
+	in.set(i, t.late, t.spoken)
+	t.relimit()
 	return t.raiseMin(in)
 }
 
-func (t *Times) raiseMin(in *timeInput) int64 {
-	if in.maxSeen {
-		return t.stream
+// relimit finds how far stream time may follow.
+func (t *Times) relimit() {
+	limit := int64(silent)
+	for i := range t.inputs {
+		if in := &t.inputs[i]; in.merged && !in.maxSeen && len(in.channels) > 0 {
+			limit = min(limit, in.ahead.min())
+		}
 	}
-	if m := in.mins.min(); m != unset && m != silent {
+	t.limit = limit
+}
+
+func (t *Times) raiseMin(in *timeInput) int64 {
+	if m := in.mins.min(); !in.maxSeen && m != unset && m != silent {
 		return t.raise(in, m)
 	}
-	return t.stream
+	return t.follow()
 }
 
 func (t *Times) raise(in *timeInput, ts int64) int64 {
 	in.time = max(in.time, ts)
-	t.stream = max(t.stream, in.time)
+	t.reached = max(t.reached, in.time)
+	return t.follow()
+}
+
+func (t *Times) follow() int64 {
+	t.stream = max(t.stream, min(t.reached, t.limit))
 	return t.stream
 }
 
@@ -259,7 +347,20 @@ func (t *Times) InputIdle(input int, now int64) bool {
 		return in.caughtSeen && now-in.caughtAt >= in.timeout
 	}
 	t.Advance(now)
-	return in.mins.min() == silent
+	return in.mins.min() == silent && (in.awaited == 0 || t.spoken && !in.known)
+}
+
+// GoAhead returns up to which time records of other inputs may be taken while a
+// repartition input is read to its end and has nothing queued: math.MaxInt64
+// when all its forward channels are idle, current, or silent past the idle
+// timeout.
+func (t *Times) GoAhead(input int, now int64) int64 {
+	in := &t.inputs[input]
+	if in.source || in.maxSeen || len(in.channels) == 0 {
+		return silent
+	}
+	t.Advance(now)
+	return in.ahead.min()
 }
 
 // Idle reports whether all inputs are idle: the task then says so in band.
@@ -276,18 +377,20 @@ func (t *Times) Idle(now int64) bool {
 // channels that never announced a time do not count any more. It returns the
 // stream time.
 func (t *Times) Advance(now int64) int64 {
-	if t.late || now-t.started < t.timeout {
+	late, spoken := now-t.started >= t.timeout, now-t.started >= restartTimeout
+	if late == t.late && spoken == t.spoken {
 		return t.stream
 	}
-	t.late = true
+	t.late, t.spoken = late, spoken
 	for i := range t.inputs {
 		in := &t.inputs[i]
-		if in.announced == len(in.channels) {
+		if in.announced == len(in.channels) && in.awaited == 0 {
 			continue
 		}
 		for k := range in.channels {
-			in.mins.set(k, in.channels[k].effective(true))
+			in.set(k, late, spoken)
 		}
+		t.relimit()
 		t.raiseMin(in)
 	}
 	return t.stream
@@ -300,43 +403,11 @@ func (t *Times) State() TimesState {
 		in := &t.inputs[i]
 		it := InputTime{Partition: in.partition, Time: in.time}
 		for _, c := range in.channels {
-			if c.time != NoTime || c.idle {
-				it.Channels = append(it.Channels, StoredChannelTime{Task: c.task, Time: c.time, Idle: c.idle})
+			if c.time != NoTime || c.idle || c.current {
+				it.Channels = append(it.Channels, StoredChannelTime{Task: c.task, Time: c.time, Idle: c.idle, Current: c.current})
 			}
 		}
 		s.Inputs[i] = it
 	}
 	return s
 }
-
-// minTree is a tournament over a fixed number of values: an update touches one
-// path and stops where the minimum stays.
-type minTree struct {
-	n     int
-	nodes []int64 // leaves at n..2n-1, parent of i at i/2, the winner at 1
-}
-
-func newMinTree(n int) minTree {
-	m := minTree{n: n, nodes: make([]int64, 2*max(n, 1))}
-	for i := range m.nodes {
-		m.nodes[i] = silent
-	}
-	return m
-}
-
-func (m *minTree) set(i int, v int64) {
-	i += m.n
-	if m.nodes[i] == v {
-		return
-	}
-	m.nodes[i] = v
-	for i >>= 1; i >= 1; i >>= 1 {
-		w := min(m.nodes[2*i], m.nodes[2*i+1])
-		if m.nodes[i] == w {
-			return
-		}
-		m.nodes[i] = w
-	}
-}
-
-func (m *minTree) min() int64 { return m.nodes[1] }

@@ -16,6 +16,10 @@ func sourceInput(p int32) TimeInput {
 	return TimeInput{Partition: ids.TopicPartition{Topic: "s", Partition: p}, Source: true}
 }
 
+func said(task ids.TaskID, ts int64, idle bool) ChannelTime {
+	return ChannelTime{Channel: Channel{Task: task}, Time: ts, Idle: idle}
+}
+
 func wantTime(t *testing.T, what string, got, want int64) {
 	t.Helper()
 	if got != want {
@@ -33,7 +37,7 @@ func TestTimesMinimumOverChannels(t *testing.T) {
 	wantTime(t, "the fast one goes on", c.Record(0, u0, 3_700_000), 5)
 	wantTime(t, "the slow one goes on", c.Record(0, u1, 90), 90)
 	wantTime(t, "a late record", c.Record(0, u1, 50), 90)
-	wantTime(t, "announced without data", c.Announce(0, u1, 4_000_000, false), 3_700_000)
+	wantTime(t, "announced without data", c.Announce(0, said(u1, 4_000_000, false), true), 3_700_000)
 }
 
 // R13: idle channels do not count; time never falls when they come back.
@@ -41,15 +45,15 @@ func TestTimesIdleChannel(t *testing.T) {
 	u0, u1 := tid(0, 0), tid(0, 1)
 	c := NewTimes([]TimeInput{repartitionInput(0, u0, u1)}, nil, 0, 0)
 	c.Record(0, u0, 100)
-	wantTime(t, "the other is idle", c.Announce(0, u1, NoTime, true), 100)
+	wantTime(t, "the other is idle", c.Announce(0, said(u1, NoTime, true), true), 100)
 	wantTime(t, "it comes back behind", c.Record(0, u1, 40), 100)
 	wantTime(t, "and holds back", c.Record(0, u0, 200), 100)
 	wantTime(t, "until it catches up", c.Record(0, u1, 150), 150)
 	if c.Idle(0) {
 		t.Error("not idle")
 	}
-	c.Announce(0, u0, NoTime, true)
-	c.Announce(0, u1, NoTime, true)
+	c.Announce(0, said(u0, NoTime, true), true)
+	c.Announce(0, said(u1, NoTime, true), true)
 	if !c.Idle(0) {
 		t.Error("all channels are idle")
 	}
@@ -109,7 +113,8 @@ func TestTimesRestore(t *testing.T) {
 	inputs := []TimeInput{repartitionInput(0, u0, u1, u2), sourceInput(0)}
 	c := NewTimes(inputs, nil, 0, 0)
 	c.Record(0, u0, 100)
-	c.Announce(0, u1, 90, true)
+	c.Announce(0, said(u1, 90, true), true)
+	c.Announce(0, ChannelTime{Channel: Channel{Task: u0}, Time: 100, Current: true}, true)
 	c.Record(1, ids.TaskID{}, 30)
 	st := c.State()
 	again := NewTimes(inputs, &st, 0, 0)
@@ -141,7 +146,7 @@ func TestTimesModel(t *testing.T) {
 			times[i] = max(times[i], ts)
 			var got int64
 			if idle[i] = rnd.IntN(5) == 0; idle[i] {
-				got = c.Announce(0, tasks[i], ts, true)
+				got = c.Announce(0, said(tasks[i], ts, true), true)
 			} else {
 				got = c.Record(0, tasks[i], ts)
 			}
@@ -167,7 +172,7 @@ func TestTimesMaxSeen(t *testing.T) {
 	a, b := ids.TaskID{Partition: 0}, ids.TaskID{Partition: 1}
 	re := TimeInput{Partition: ids.TopicPartition{Topic: "re"}, Forward: NewTaskSet(a, b), MaxSeen: true}
 	c := NewTimes([]TimeInput{re}, nil, 100, 0)
-	if st := c.Announce(0, a, 500, false); st != NoTime {
+	if st := c.Announce(0, said(a, 500, false), true); st != NoTime {
 		t.Errorf("stream time %d by an announcement", st)
 	}
 	if st := c.Record(0, a, 70); st != 70 {
@@ -176,11 +181,11 @@ func TestTimesMaxSeen(t *testing.T) {
 	if st := c.Record(0, b, 10); st != 70 {
 		t.Errorf("stream time %d, want 70", st)
 	}
-	c.Announce(0, a, 500, true)
+	c.Announce(0, said(a, 500, true), true)
 	if c.InputIdle(0, 50) {
 		t.Error("idle though b is not")
 	}
-	c.Announce(0, b, 500, true)
+	c.Announce(0, said(b, 500, true), true)
 	if !c.InputIdle(0, 50) || c.StreamTime() != 70 {
 		t.Errorf("idle %v, stream time %d", c.InputIdle(0, 50), c.StreamTime())
 	}

@@ -43,7 +43,8 @@ func TestMeta(t *testing.T) {
 		{First: true, Stream: barrier.NoTime, Time: barrier.NoTime},
 		{First: true, Stream: 1700000000000, Timers: []byte{1, 2, 3}, Time: 17},
 		{Time: -5, Channels: []barrier.StoredChannelTime{
-			{Task: ids.TaskID{Sub: 0, Partition: 3}, Time: 12, Idle: true},
+			{Task: ids.TaskID{Sub: 0, Partition: 3}, Time: 12, Idle: true, Current: true},
+			{Task: ids.TaskID{Sub: 0, Partition: 4}, Time: 13, Current: true},
 			{Task: ids.TaskID{Sub: 2, Partition: 300}, Time: math.MaxInt64},
 			{Task: ids.TaskID{Sub: 3}, Time: barrier.NoTime, Idle: true},
 		}},

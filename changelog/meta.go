@@ -57,6 +57,13 @@ const (
 	metaTimed
 )
 
+// The flags of a channel.
+const (
+	metaIdle = 1 << iota
+	metaHasTime
+	metaCurrent
+)
+
 func encodeMeta(m Meta) string {
 	var flags byte
 	if m.First {
@@ -82,10 +89,13 @@ func encodeMeta(m Meta) string {
 		b = binary.AppendUvarint(b, uint64(uint32(c.Task.Partition)))
 		kind := byte(0)
 		if c.Idle {
-			kind |= 1
+			kind |= metaIdle
 		}
 		if c.Time != barrier.NoTime {
-			kind |= 2
+			kind |= metaHasTime
+		}
+		if c.Current {
+			kind |= metaCurrent
 		}
 		b = append(b, kind)
 		if c.Time != barrier.NoTime {
@@ -148,13 +158,13 @@ func DecodeMeta(s string) (m Meta, ok bool, err error) {
 	for len(b) > 0 && !bad {
 		c := barrier.StoredChannelTime{Time: barrier.NoTime}
 		c.Task = ids.TaskID{Sub: int32(unsigned(math.MaxInt32)), Partition: int32(unsigned(math.MaxInt32))}
-		if len(b) == 0 || b[0] > 3 {
+		if len(b) == 0 || b[0] > metaIdle|metaHasTime|metaCurrent {
 			return m, true, errMeta
 		}
 		kind := b[0]
 		b = b[1:]
-		c.Idle = kind&1 != 0
-		if kind&2 != 0 {
+		c.Idle, c.Current = kind&metaIdle != 0, kind&metaCurrent != 0
+		if kind&metaHasTime != 0 {
 			c.Time = base + signed()
 		}
 		m.Channels = append(m.Channels, c)

@@ -15,7 +15,8 @@
 //
 // Which input is next follows R13: the record with the smallest timestamp, and
 // only when every other input that is not idle has one queued or is read to its
-// end.
+// end; behind a repartition topic, when those who write it have no more, either,
+// that is as early.
 //
 //	            Assign                     adopted            Revoke
 //	(restoring, own goroutine) ─► ready ─────────────► running ─────► closed

@@ -56,6 +56,7 @@ type input struct {
 	// end of the partition as of the last answer, and when that was asked for.
 	end      int64
 	endAsked time.Time
+	firstEnd int64     // as of the first answer
 	fetched  int64     // position behind what was delivered
 	since    time.Time // since when the queue is empty; zero while it is not
 	stopped  bool      // an Offer said Stop: wait for the log
@@ -107,6 +108,9 @@ func (in *input) add(b *kafka.Batch, reader *barrier.SegmentReader, wall int64) 
 	if b.Generation != in.gen {
 		b.Release()
 		return nil
+	}
+	if in.endAsked.IsZero() {
+		in.firstEnd = b.End
 	}
 	in.end, in.endAsked, in.fetched = b.End, b.AskedAt, b.NextOffset
 	if len(b.Records) == 0 {

@@ -24,6 +24,7 @@ type output struct {
 	t        *Task
 	topic    string
 	internal bool
+	merged   bool // OutputSpec.Merged, if anybody waits
 	limit    Limit
 	parts    []outPart
 }
@@ -33,20 +34,27 @@ type outPart struct {
 	batch *kafka.Builder
 	// opened is when the batch got its first record; it is listed in
 	// Task.open then.
-	opened          time.Time
-	first, last     int64 // timestamps
-	announced       int64 // stream time last announced
-	announcedIdle   bool
-	sent            time.Time
-	dataSinceHeader bool
+	opened      time.Time
+	first, last int64 // timestamps
+	// What was announced last: stream time and flags. Until something was,
+	// known is false where the reader needs to hear it.
+	announced        int64
+	announcedIdle    bool
+	announcedCurrent bool
+	known            bool
+	sent             time.Time
+	dataSinceHeader  bool
 }
 
-func newOutput(t *Task, topic string, internal bool, partitions int32) *output {
-	o := &output{t: t, topic: topic, internal: internal, parts: make([]outPart, partitions)}
+func newOutput(t *Task, s OutputSpec) *output {
+	topic, partitions := s.Topic, s.Partitions
+	o := &output{t: t, topic: topic, internal: s.Internal, limit: s.Limit, parts: make([]outPart, partitions)}
+	o.merged = s.Merged && !t.spec.MaxSeen && t.spec.TaskIdle >= 0
 	for i := range o.parts {
 		o.parts[i] = outPart{
 			tp:        ids.TopicPartition{Topic: topic, Partition: int32(i)},
 			announced: barrier.NoTime,
+			known:     !o.merged,
 		}
 	}
 	return o
@@ -139,7 +147,7 @@ func (o *output) flush(p *outPart) {
 		return
 	}
 	if o.internal {
-		o.announce(p, p.announcedIdle && p.first > p.last)
+		o.announce(p, p.announcedIdle && p.first > p.last, o.current())
 	}
 	out := Outgoing{Batch: p.batch, Internal: o.internal, LastBarrier: o.t.lastBarrier, FirstTime: p.first, LastTime: p.last}
 	if out.FirstTime > out.LastTime {
@@ -150,19 +158,25 @@ func (o *output) flush(p *outPart) {
 	o.t.protocol.Send(o.t, out)
 }
 
-// announce adds a time record when the stream time or idleness changed since
-// the last one.
-func (o *output) announce(p *outPart, idle bool) {
+// announce adds a time record when the stream time or a flag changed since the
+// last one.
+func (o *output) announce(p *outPart, idle, current bool) {
 	st := o.t.times.StreamTime()
-	if st == p.announced && idle == p.announcedIdle {
+	if p.known && st == p.announced && idle == p.announcedIdle && current == p.announcedCurrent {
 		return
 	}
-	p.announced, p.announcedIdle = st, idle
+	p.announced, p.announcedIdle, p.announcedCurrent, p.known = st, idle, current, true
+	if o.merged && !current {
+		o.t.unsaid = true
+	}
 	o.t.scratch = barrier.AppendTimeHeader(o.t.scratch[:0], o.t.spec.Life, []barrier.ChannelTime{{
-		Channel: o.t.channel, Time: st, Idle: idle,
+		Channel: o.t.channel, Time: st, Idle: idle, Current: current,
 	}})
 	o.control(p, o.t.scratch)
 }
+
+// current is what to announce; nothing where nobody waits for it.
+func (o *output) current() bool { return o.merged && o.t.current() }
 
 // openPart is a partition with a batch that is not handed over yet.
 type openPart struct {
@@ -192,15 +206,51 @@ func (t *Task) flushOpen(limit time.Time) (oldest time.Time) {
 	return oldest
 }
 
-// announceAlone announces time and idleness to repartition partitions that had
-// nothing from the task for so long (R13).
+// announceAlone announces time and flags to repartition partitions that had
+// nothing from the task for so long; sooner what ends a wait there, and what the
+// task says for the first time (R13).
 func (t *Task) announceAlone(after time.Duration) {
 	idle := t.times.Idle(t.monoMillis())
 	for _, o := range t.repartition {
+		current := o.current()
 		for i := range o.parts {
 			p := &o.parts[i]
-			if p.batch == nil && (t.now.Sub(p.sent) >= after || idle != p.announcedIdle) {
-				o.announce(p, idle)
+			if p.batch != nil {
+				continue // as it is handed over
+			}
+			if !p.known || idle != p.announcedIdle || current && !p.announcedCurrent || t.now.Sub(p.sent) >= after {
+				o.announce(p, idle, current)
+			}
+		}
+	}
+}
+
+// current reports whether the task processed its inputs to their ends as of the
+// last answers, and those who write them had done so, too.
+func (t *Task) current() bool {
+	for _, in := range t.inputs {
+		if in.endAsked.IsZero() || in.fetched < in.end || in.stopped || !in.empty() || len(in.held) > 0 {
+			return false
+		}
+		if t.times.GoAhead(in.index, t.monoMillis()) != math.MaxInt64 {
+			return false
+		}
+	}
+	return true
+}
+
+// sayCurrent tells at once those who were told that more is to come that this
+// was all. What has an open batch says so with it.
+func (t *Task) sayCurrent() {
+	if !t.unsaid || !t.current() {
+		return
+	}
+	t.unsaid = false
+	for _, o := range t.repartition {
+		for i := range o.parts {
+			p := &o.parts[i]
+			if o.merged && p.known && !p.announcedCurrent && p.batch == nil {
+				o.announce(p, p.announcedIdle, true)
 			}
 		}
 	}
@@ -214,7 +264,7 @@ func (t *Task) writeBarrier(n ids.CheckpointID) {
 	for _, o := range t.repartition {
 		for i := range o.parts {
 			p := &o.parts[i]
-			o.announce(p, p.announcedIdle)
+			o.announce(p, p.announcedIdle, o.current())
 			o.control(p, header)
 		}
 	}

@@ -33,6 +33,9 @@ func (t *Task) step(most int) (progress bool) {
 		t.pace.records += t.records
 		t.protocol.Processed(t, t.records)
 	}
+	if !t.parked && !t.failed {
+		t.sayCurrent()
+	}
 	return progress
 }
 
@@ -43,6 +46,7 @@ func (t *Task) pick() (*input, int64) {
 	const forever = 1<<63 - 1
 	var best *input
 	bestTime, second := int64(forever), int64(forever)
+	ahead := int64(forever) // up to which time inputs that are read to their ends let others go
 	blocked := false
 	held, holding := t.aligner.MinHeld()
 	for _, in := range t.inputs {
@@ -52,8 +56,9 @@ func (t *Task) pick() (*input, int64) {
 			continue
 		}
 		if in.empty() {
-			if !t.excused(in) && t.spec.TaskIdle >= 0 {
-				blocked = true
+			ok, upTo := t.excused(in)
+			if t.spec.TaskIdle >= 0 {
+				blocked, ahead = blocked || !ok, min(ahead, upTo)
 			}
 			continue
 		}
@@ -73,8 +78,12 @@ func (t *Task) pick() (*input, int64) {
 			second = ts
 		}
 	}
+	blocked = blocked || bestTime > ahead
 	if best == nil || blocked && !t.unblocked(best) {
 		return nil, 0
+	}
+	if !blocked {
+		second = min(second, ahead)
 	}
 	if holding && !best.spec.Internal {
 		second = min(second, held)
@@ -93,26 +102,30 @@ func (t *Task) unblocked(in *input) bool {
 	return aligning && !slices.Contains(t.aligner.Owing(), in.peek().seg.Channel)
 }
 
-// excused reports whether an empty input need not be waited for.
-func (t *Task) excused(in *input) bool {
+// excused reports whether an empty input need not be waited for, and for records
+// up to which time that is so.
+func (t *Task) excused(in *input) (ok bool, upTo int64) {
+	const forever = 1<<63 - 1
 	if in.align >= 0 && t.aligner.Waiting(in.align) {
-		return true
+		return true, forever
 	}
 	if in.caughtUp() {
+		ok = t.now.Sub(in.since) >= t.spec.TaskIdle
 		if in.align < 0 || len(in.spec.Forward) == 0 {
 			t.times.CaughtUp(in.index, true, t.monoMillis())
+			return ok, forever
 		}
-		return t.now.Sub(in.since) >= t.spec.TaskIdle
+		return ok, t.times.GoAhead(in.index, t.monoMillis())
 	}
 	if t.times.InputIdle(in.index, t.monoMillis()) {
-		return true
+		return true, forever
 	}
 	// A task with one input waits for nobody; it only needs to know that the
 	// input is idle, which is not asked each time the queue runs empty.
 	if in.sub != nil && in.fetched >= in.end && (len(t.inputs) > 1 || t.now.Sub(in.since) >= housekeeping) {
 		in.sub.Want()
 	}
-	return false
+	return false, forever
 }
 
 // take processes the head of an input up to a timestamp.
@@ -209,7 +222,9 @@ func (t *Task) deliverSegment(in *input, seg *barrier.Segment) {
 	case barrier.HeaderData:
 		t.walk(in, seg)
 	case barrier.HeaderTime:
-		t.times.Announce(in.index, seg.Channel.Task, seg.Time, seg.Idle)
+		t.times.Announce(in.index, barrier.ChannelTime{
+			Channel: seg.Channel, Time: seg.Time, Idle: seg.Idle, Current: seg.Current,
+		}, t.present(in, seg))
 		t.advanceTimers()
 	case barrier.HeaderBarrier:
 	}

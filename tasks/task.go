@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidegate/tidegate/barrier"
@@ -18,6 +19,9 @@ type OutputSpec struct {
 	Internal   bool
 	Partitions int32
 	Limit      Limit
+	// Merged: the reader of an internal one, or a task further down, has several
+	// inputs and merges them by time.
+	Merged bool
 }
 
 // Limit is what a topic takes at once. The zero Limit is none.
@@ -107,9 +111,25 @@ func InputsOf(plan *topology.Resolved, t ids.TaskID) []InputSpec {
 func OutputsOf(plan *topology.Resolved, t ids.TaskID) []OutputSpec {
 	var out []OutputSpec
 	for _, topic := range plan.TaskOutputs(t.Sub) {
-		out = append(out, OutputSpec{Topic: topic, Internal: true, Partitions: plan.Partitions(topic)})
+		out = append(out, OutputSpec{Topic: topic, Internal: true, Partitions: plan.Partitions(topic), Merged: merged(plan, topic)})
 	}
 	return out
+}
+
+// merged reports whether somebody down the stream of a repartition topic has
+// several inputs.
+func merged(plan *topology.Resolved, topic string) bool {
+	reader, ok := plan.Reader(topic)
+	if !ok {
+		return false
+	}
+	for _, s := range plan.Subtopologies() {
+		external, internal := plan.TaskInputs(ids.TaskID{Sub: s.Number})
+		if len(external)+len(internal) > 1 && (s.Number == reader || slices.Contains(plan.Upstream(s.Number), reader)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Task is one subtopology on one partition. All of it belongs to its worker.
@@ -135,6 +155,7 @@ type Task struct {
 	channel     barrier.Channel
 	dataHeader  []byte
 	scratch     []byte
+	unsaid      bool // a reader was told that the task is not current
 
 	lastBarrier ids.CheckpointID
 	stopAt      ids.CheckpointID // stop behind this barrier
@@ -203,8 +224,7 @@ func New(spec Spec, protocol Protocol, restored Restored, env EnvConfig) (*Task,
 }
 
 func (t *Task) addOutput(s OutputSpec) *output {
-	o := newOutput(t, s.Topic, s.Internal, s.Partitions)
-	o.limit = s.Limit
+	o := newOutput(t, s)
 	t.outputs[s.Topic] = o
 	if s.Internal {
 		t.repartition = append(t.repartition, o)
@@ -234,7 +254,9 @@ func (t *Task) makeInputs() error {
 			t.external[s.TP] = in
 		}
 		timed = append(timed, barrier.TimeInput{Partition: s.TP, Source: !s.Internal, Forward: s.Forward, Cycle: s.Cycle,
-			MaxSeen: t.spec.MaxSeen, IdleTimeout: s.IdleTimeout.Milliseconds()})
+			MaxSeen: t.spec.MaxSeen, IdleTimeout: s.IdleTimeout.Milliseconds(),
+			Restarted: t.restarted(s.Forward), RestartKnown: !t.spec.ReadCommitted,
+			Merged: s.Internal && len(t.spec.Inputs) > 1 && t.spec.TaskIdle >= 0})
 		t.inputs = append(t.inputs, in)
 	}
 	t.times = barrier.NewTimes(timed, t.restored.Times, t.spec.IdleTimeout.Milliseconds(), t.monoMillis())
@@ -257,6 +279,31 @@ func (t *Task) makeInputs() error {
 		}
 	}
 	return nil
+}
+
+// restarted are those of the upstream tasks that start together with this one.
+// Without a control log all may, and nobody knows.
+func (t *Task) restarted(forward barrier.TaskSet) barrier.TaskSet {
+	if t.spec.ReadCommitted {
+		return forward
+	}
+	var out barrier.TaskSet
+	for _, u := range forward {
+		if l := t.spec.Lineages.Of(u); len(l) > 0 && l[len(l)-1] == (barrier.Pair{Inc: t.spec.Incarnation, End: ids.NoCheckpoint}) {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// present reports whether a time record is of the writer's present run, as far
+// as can be told: without a control log, what was there when this task began to
+// read may be of an earlier one.
+func (t *Task) present(in *input, seg *barrier.Segment) bool {
+	if t.spec.ReadCommitted {
+		return seg.First >= in.firstEnd
+	}
+	return seg.Channel.Inc >= t.spec.Incarnation
 }
 
 // subscribe begins to fetch the inputs; called on the worker.

@@ -59,10 +59,8 @@ func Topology() (*tidegate.Topology, error) {
 	planes := b.Table("planes", "planes", serde.String(), serde.JSON[Plane]())
 
 	// The observation of a flight is the one at most an hour before it, at its
-	// airport. The flights reach the join through a topic, so the weather may be
-	// read ahead of them, by hours when old data is read at once: with a grace
-	// of a day such flights still count. It is also how long a flight without
-	// an observation waits for one.
+	// airport. The grace is how late either may be, and how long a flight
+	// without an observation waits for one.
 	observed := tidegate.JoinWithin(0).Before(time.Hour - time.Millisecond).Grace(24 * time.Hour)
 
 	// Each join needs the key that the other side has, so each begins with

@@ -235,7 +235,7 @@ func (t *task) offer(i int) (work int) {
 func (t *task) deliver(in *taskInput, s *barrier.Segment) {
 	switch s.Kind {
 	case barrier.HeaderTime:
-		t.times.Announce(in.time, s.Channel.Task, s.Time, s.Idle)
+		t.times.Announce(in.time, barrier.ChannelTime{Channel: s.Channel, Time: s.Time, Idle: s.Idle}, true)
 	case barrier.HeaderData:
 		for j := range s.Records {
 			rec := &s.Records[j]
