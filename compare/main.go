@@ -162,7 +162,7 @@ func (r *runner) rates(ctx context.Context, p *report.Report, systems []*system,
 	if len(variants) == 0 {
 		return nil
 	}
-	in, err := r.newInput(workload, "rate", variants[0], time.UnixMilli(1_700_000_000_000), r.records, r.eventRate, r.grace)
+	in, err := r.newInput(workload, "rate", variants[0], time.UnixMilli(1_700_000_000_000), r.records, r.eventRate, r.graceOf(workload))
 	if err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (r *runner) halfOfStreams(p *report.Report, workload string) int64 {
 		}
 	}
 	if len(rates) == 0 {
-		return 50_000
+		return 10_000
 	}
 	slices.Sort(rates)
 	return int64(rates[len(rates)/2]/2) / 1000 * 1000
@@ -245,7 +245,7 @@ func (r *runner) newReport() *report.Report {
 		Command: "make compare ARGS=\"" + strings.Join(os.Args[1:], " ") + "\"",
 		Settings: []string{
 			fmt.Sprintf("%d partitions, %d keys, interval %s, %d rounds, warm-up %s, window %s", r.partitions, r.keys, r.interval, r.rounds, r.warmup, r.window),
-			fmt.Sprintf("grace %s where a system drops late records by the largest timestamp seen; 1 s in latency rounds", r.grace),
+			fmt.Sprintf("grace %s (q5 %s) where a system drops late records by the largest timestamp seen; 1 s in latency rounds", r.graceOf(""), r.graceOf("q5")),
 		},
 	}
 }
