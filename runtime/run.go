@@ -77,6 +77,9 @@ func (i *instance) owns(list barrier.TaskSet) {
 
 // startRun begins to restore tasks as one incarnation, beside what runs.
 func (i *instance) startRun(e barrier.DoStartTasks) {
+	if len(e.Tasks) == 0 {
+		return // a run without tasks would have no producer to wait for at a checkpoint
+	}
 	r := &run{
 		i: i, inc: e.Incarnation, life: e.Life, tasks: e.Tasks, left: e.Tasks, from: e.From, lineages: e.Lineages,
 		tables: map[ids.TaskID]*checkpoint.FileTable{}, share: max(len(i.tasks), 1), local: map[ids.TaskID]*checkpoint.Prefetched{},
