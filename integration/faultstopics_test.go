@@ -121,22 +121,3 @@ func TestFaultTopicDeleted(t *testing.T) {
 		})
 	}
 }
-
-// TestFaultChangelogDeleted: in changelog mode somebody deletes a store's
-// changelog topic while the application runs: it ends with an error that names it;
-// nothing that was visible is taken back. Real Kafka.
-func TestFaultChangelogDeleted(t *testing.T) {
-	onlyMakeFaults(t)
-	l := newLogLab(t, "sums", 2)
-	l.base.Transaction = 30 * time.Second
-	committed := l.read("out", true)
-	l.produce(l.numbers(0, 10)...)
-	a := l.run("a")
-	l.awaitCount(committed, 20, 60*time.Second)
-	topic := l.base.App + "-sums-changelog"
-	l.must(l.client.K.Admin().DeleteTopics(l.ctx, topic))
-	l.produce(l.numbers(10, 10)...)
-	err := a.wait(110 * time.Second)
-	l.wantError(err, topic)
-	t.Logf("it ended: %v", err)
-}
