@@ -116,8 +116,12 @@ func scale(ctx context.Context, f *moves.Fleet, partitions int) error {
 	if err := f.Start(ctx, "a"); err != nil {
 		return err
 	}
-	if err := settle(1); err != nil {
-		return err
+	// A new broker makes its internal topics with the first commits, which takes
+	// seconds and has nothing to do with moves.
+	for range 5 {
+		if err := settle(1); err != nil {
+			return err
+		}
 	}
 	f.Measure()
 	say("1 instance; two more join")
