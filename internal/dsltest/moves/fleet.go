@@ -343,7 +343,7 @@ func (f *Fleet) Close() {
 		i.stop()
 	}
 	for _, i := range f.instances {
-		_ = <-i.done // it was told to stop; who cares for the error calls Stop
+		<-i.done // it was told to stop; who cares for the error calls Stop
 	}
 	f.reader.Close()
 	f.client.Close()
