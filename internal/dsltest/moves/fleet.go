@@ -343,7 +343,9 @@ func (f *Fleet) Close() {
 		i.stop()
 	}
 	for _, i := range f.instances {
-		<-i.done // it was told to stop; who cares for the error calls Stop
+		if <-i.done != nil {
+			continue // it was told to stop; who cares for the error calls Stop
+		}
 	}
 	f.reader.Close()
 	f.client.Close()
