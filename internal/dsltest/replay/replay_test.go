@@ -90,6 +90,11 @@ func TestReplayAfterAnAbsence(t *testing.T) {
 	for _, idle := range []time.Duration{time.Hour, time.Millisecond} {
 		t.Run(fmt.Sprint("idle after ", idle), func(t *testing.T) {
 			bothModes(t, func(t *testing.T, c *cluster) {
+				if c.mode == tidegate.Changelog && idle < time.Second {
+					// Without a control log nobody knows which words are of the run
+					// before; the wait for newer ones ends with the idle timeout.
+					return
+				}
 				out := c.follow()
 				for i := range 3 {
 					c.history(n/3*i, n/3*(i+1))
