@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,6 +156,21 @@ func joinInParts(t *testing.T, mode tidegate.Mode, parts int) (got []string) {
 		app := launch(ctx, t, c.inMode(mode, topo, fmt.Sprint("i", part)))
 		await(ctx, t, end, to, app)
 		app.end()
+	}
+	// What the last record gave is committed with what end got of it, but read by
+	// another reader.
+	last := fmt.Sprintf("l%d", n-1)
+	err = out.Await(ctx, func() bool {
+		from := 0
+		for _, m := range out.All()[0] {
+			if strings.HasPrefix(string(m.Value), last) {
+				from++
+			}
+		}
+		return from == 2
+	})
+	if err != nil {
+		t.Fatalf("what %s gave did not come: %v", last, err)
 	}
 	for _, m := range out.All()[0] {
 		got = append(got, fmt.Sprintf("%s=%s@%d", m.Key, m.Value, m.Timestamp))
