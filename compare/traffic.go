@@ -66,8 +66,9 @@ func (t *traffic) look(ctx context.Context) {
 	sizes, err := t.cluster.sizes(ctx, func(topic string) bool { return strings.HasPrefix(topic, t.prefix) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err != nil {
-		t.failed = err
+	// Only the last look has to succeed: it sees what others missed, and the one
+	// before it may have been interrupted by the end.
+	if t.failed = err; err != nil {
 		return
 	}
 	for p, size := range sizes {
