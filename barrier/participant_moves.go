@@ -29,7 +29,7 @@ func (p *participant) prefetch(m *Machine) {
 	if want.Equal(p.pre.tasks) && (last.N == p.pre.from || len(want) == 0) {
 		return
 	}
-	p.pre.have = p.pre.have.Minus(p.pre.have.Minus(want))
+	p.pre.have = p.pre.have.Intersect(want)
 	p.pre.tasks, p.pre.from = want, last.N
 	m.do(DoPrefetch{Life: l.life, From: last, Tasks: want})
 }
@@ -37,11 +37,7 @@ func (p *participant) prefetch(m *Machine) {
 // prefetched takes in an answer. An older checkpoint's files are as good for
 // Ready: what is missing then is fetched with the handover.
 func (p *participant) prefetched(e EvPrefetched) {
-	for _, t := range e.Tasks {
-		if p.pre.tasks.Contains(t) {
-			p.pre.have = p.pre.have.Union(TaskSet{t})
-		}
-	}
+	p.pre.have = p.pre.have.Union(e.Tasks.Intersect(p.pre.tasks))
 }
 
 // owedReady says which tasks of the newest generation can be handed over.
@@ -49,12 +45,7 @@ func (p *participant) owedReady(m *Machine, self *instance) Body {
 	if m.gen == nil || m.log.start == nil || m.log.rollback != nil || p.leaving {
 		return nil
 	}
-	var ready TaskSet
-	for _, t := range p.pre.have {
-		if m.gen.Tasks.Contains(t) {
-			ready = append(ready, t)
-		}
-	}
+	ready := p.pre.have.Intersect(m.gen.Tasks)
 	if self.ready.ContainsAll(ready) {
 		return nil
 	}
@@ -90,11 +81,5 @@ func (p *participant) halting(m *Machine, b Trigger) TaskSet {
 	if m.cfg.Rules.SkipR25Halt {
 		return nil
 	}
-	var out TaskSet
-	for _, mv := range b.Moves {
-		if p.tasks.Contains(mv.Task) {
-			out = append(out, mv.Task)
-		}
-	}
-	return out
+	return movedTasks(b.Moves).Intersect(p.tasks)
 }

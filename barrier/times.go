@@ -285,7 +285,9 @@ func (t *Times) update(in *timeInput, i int, ts int64, idle bool) int64 {
 	}
 	c.time, c.idle = ts, idle
 	in.set(i, t.late, t.spoken)
-	t.relimit()
+	if in.merged { // the others do not count there
+		t.relimit()
+	}
 	return t.raiseMin(in)
 }
 

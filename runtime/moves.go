@@ -73,14 +73,7 @@ func (i *instance) dropTasks(r *run, list barrier.TaskSet) {
 
 // tasksIn returns the tasks of the run that are in the list.
 func (r *run) tasksIn(list []ids.TaskID) barrier.TaskSet {
-	var out barrier.TaskSet
-	set := barrier.NewTaskSet(list...)
-	for _, t := range r.left {
-		if set.Contains(t) {
-			out = append(out, t)
-		}
-	}
-	return out
+	return r.left.Intersect(barrier.NewTaskSet(list...))
 }
 
 // startList is what the transaction pool has to know of tasks.

@@ -34,22 +34,7 @@ func (w *Worker) GoOn(n ids.CheckpointID, list []ids.TaskID) {
 // Drop closes tasks of an incarnation; the channel is closed when the worker did
 // so. Their contexts end at once.
 func (w *Worker) Drop(inc ids.Incarnation, list []ids.TaskID) <-chan struct{} {
-	w.cancelIf(func(c taskCancel) bool { return c.inc == inc && slices.Contains(list, c.task) })
-	done := make(chan struct{})
-	w.command(func() {
-		keep := w.tasks[:0]
-		for _, t := range w.tasks {
-			if t.spec.Incarnation == inc && slices.Contains(list, t.spec.ID) {
-				t.close()
-			} else {
-				keep = append(keep, t)
-			}
-		}
-		clear(w.tasks[len(keep):])
-		w.tasks = keep
-		close(done)
-	})
-	return done
+	return w.remove(func(i ids.Incarnation, t ids.TaskID) bool { return i == inc && slices.Contains(list, t) })
 }
 
 // SetLineages tells the tasks which incarnations of their upstream tasks count

@@ -128,12 +128,18 @@ func (w *Worker) cancelIf(gone func(taskCancel) bool) {
 // closed when the worker did so. Their contexts end at once; a user call that
 // does not heed its context delays the rest.
 func (w *Worker) Revoke(inc ids.Incarnation) <-chan struct{} {
-	w.cancel(inc)
+	return w.remove(func(i ids.Incarnation, _ ids.TaskID) bool { return inc == 0 || i == inc })
+}
+
+// remove closes the tasks that are gone, their contexts at once; the channel is
+// closed when the worker did so.
+func (w *Worker) remove(gone func(inc ids.Incarnation, t ids.TaskID) bool) <-chan struct{} {
+	w.cancelIf(func(c taskCancel) bool { return gone(c.inc, c.task) })
 	done := make(chan struct{})
 	w.command(func() {
 		keep := w.tasks[:0]
 		for _, t := range w.tasks {
-			if inc == 0 || t.spec.Incarnation == inc {
+			if gone(t.spec.Incarnation, t.spec.ID) {
 				t.close()
 			} else {
 				keep = append(keep, t)

@@ -66,7 +66,7 @@ func (g *group) note(n ids.CheckpointID) {
 	}
 }
 
-// remove takes tasks out of their groups and returns the groups that lost some.
+// removeTasks takes tasks out of their groups and returns the groups that lost some.
 func (p *Pool) removeTasks(list []ids.TaskID) []*group {
 	var out []*group
 	for _, id := range list {

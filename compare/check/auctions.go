@@ -1,8 +1,6 @@
 package check
 
 import (
-	"fmt"
-
 	"github.com/tidegate/tidegate/compare/nexmark"
 )
 
@@ -126,10 +124,7 @@ func (s *Auctions) Faults() Faults {
 	until -= lossSlack(s.g.Start, until)
 	for id := int64(0); id < s.newest && s.g.Time(nexmark.AuctionEvent(id)) < until; id++ {
 		if _, d := s.row(id); d == must && !s.seen[id] {
-			f.Lost++
-			if f.First == "" {
-				f.First = fmt.Sprintf("auction %d has no row", id)
-			}
+			f.note(&f.Lost, 1, "auction %d has no row", id)
 		}
 	}
 	return f

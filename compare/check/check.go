@@ -41,9 +41,14 @@ type notes struct {
 }
 
 func (n *notes) note(count *int64, by int64, format string, args ...any) {
+	n.f.note(count, by, format, args...)
+}
+
+// note adds to one of the counts, and keeps the first text.
+func (f *Faults) note(count *int64, by int64, format string, args ...any) {
 	*count += by
-	if n.f.First == "" {
-		n.f.First = fmt.Sprintf(format, args...)
+	if f.First == "" {
+		f.First = fmt.Sprintf(format, args...)
 	}
 }
 

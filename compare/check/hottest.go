@@ -1,7 +1,6 @@
 package check
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/tidegate/tidegate/compare/nexmark"
@@ -106,9 +105,13 @@ func (h *Hottest) Record(_ int32, _ int64, key, value []byte) {
 	for h.next <= h.until && (h.seen[h.next] || !h.has(h.next)) {
 		h.next += AdvanceMs
 	}
-	// Bids before the last closed window's end are accounted for.
-	cycles := h.g.EventAt(h.next-AdvanceMs) / nexmark.Cycle
-	h.progress.Store(cycles * (nexmark.Cycle - 4))
+	h.progress.Store(bidsBefore(h.g, h.next-AdvanceMs))
+}
+
+// bidsBefore is how many bids are accounted for when every window that ends by a
+// time was seen.
+func bidsBefore(g nexmark.Generator, end int64) int64 {
+	return g.EventAt(end) / nexmark.Cycle * (nexmark.Cycle - 4)
 }
 
 func (h *Hottest) has(end int64) bool { _, ok := h.rows[end]; return ok }
@@ -135,10 +138,7 @@ func (h *Hottest) Faults() Faults {
 	}
 	for end := h.next; end < last-lossSlack(h.g.Start, last); end += AdvanceMs {
 		if h.has(end) && !h.seen[end] {
-			f.Lost++
-			if f.First == "" {
-				f.First = fmt.Sprintf("the window that ends at %d never came", end)
-			}
+			f.note(&f.Lost, 1, "the window that ends at %d never came", end)
 		}
 	}
 	return f

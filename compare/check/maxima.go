@@ -1,7 +1,6 @@
 package check
 
 import (
-	"fmt"
 	"sync/atomic"
 
 	"github.com/tidegate/tidegate/compare/nexmark"
@@ -84,9 +83,7 @@ func (m *Maxima) Record(_ int32, _ int64, key, value []byte) {
 	for m.next <= m.until && m.open[m.next] == 0 {
 		m.next += WindowMs
 	}
-	// Bids before the last closed window's end are accounted for.
-	cycles := m.g.EventAt(m.next-WindowMs) / nexmark.Cycle
-	m.progress.Store(cycles * (nexmark.Cycle - 4))
+	m.progress.Store(bidsBefore(m.g, m.next-WindowMs))
 }
 
 // Progress is the number of bids in the windows without a gap.
@@ -107,10 +104,7 @@ func (m *Maxima) Faults() Faults {
 	last := min(m.newest, m.until)
 	for end := m.next; end < last-lossSlack(m.g.Start, last); end += WindowMs {
 		if n := m.open[end]; n > 0 {
-			f.Lost += int64(n)
-			if f.First == "" {
-				f.First = fmt.Sprintf("%d rows of the window that ends at %d never came", n, end)
-			}
+			f.note(&f.Lost, int64(n), "%d rows of the window that ends at %d never came", n, end)
 		}
 	}
 	return f

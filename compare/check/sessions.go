@@ -122,10 +122,7 @@ func (s *Sessions) Faults() Faults {
 	for bidder, list := range s.rows {
 		for i, span := range list {
 			if span.End < until && s.seen[bidder]&(1<<i) == 0 {
-				f.Lost++
-				if f.First == "" {
-					f.First = fmt.Sprintf("bidder %d: %+v never came", bidder, span)
-				}
+				f.note(&f.Lost, 1, "bidder %d: %+v never came", bidder, span)
 			}
 		}
 	}
