@@ -117,7 +117,7 @@ func (r *runner) newInput(name, kind string, v variant, start time.Time, records
 		in.records = persons * 4
 		in.topics.Persons, in.topics.Auctions = prefix+"persons", prefix+"auctions"
 		in.sources = []load.Source{load.Persons(in.topics.Persons, g, persons), load.Auctions(in.topics.Auctions, g, 3*persons)}
-		in.check = func(l *check.Latency) check.Check { return check.NewLocals(g, 3*persons, l) }
+		in.check = func(l *check.Latency) check.Check { return check.NewLocals(g, 3*persons, r.partitions, l) }
 	case "q5":
 		g := of(46)
 		in.topics.Bids = prefix + "bids"
@@ -133,7 +133,7 @@ func (r *runner) newInput(name, kind string, v variant, start time.Time, records
 		in.records = persons * 4
 		in.topics.Persons, in.topics.Auctions = prefix+"persons", prefix+"auctions"
 		in.sources = []load.Source{load.Persons(in.topics.Persons, g, persons), load.Auctions(in.topics.Auctions, g, 3*persons)}
-		in.check = func(l *check.Latency) check.Check { return check.NewSellers(g, 3*persons, l) }
+		in.check = func(l *check.Latency) check.Check { return check.NewSellers(g, 3*persons, r.partitions, l) }
 	default:
 		return nil, fmt.Errorf("workload %q has no input here", name)
 	}

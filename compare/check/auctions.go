@@ -1,7 +1,11 @@
 package check
 
 import (
+	"encoding/binary"
+	"slices"
+
 	"github.com/tidegate/tidegate/compare/nexmark"
+	"github.com/tidegate/tidegate/integration/measure"
 )
 
 // due says whether an auction has a row.
@@ -26,14 +30,18 @@ type Auctions struct {
 	perRow   float64 // input records for one row
 	seen     []bool  // by auction
 	rows     int64   // of those that must come
-	newest   int64
-	latency  *Latency
+	// newest is the newest auction with a row, by the way that its row takes: one
+	// partition of the auctions, then one of the output.
+	partitions int64
+	newest     []int64
+	latency    *Latency
 }
 
 // NewSellers checks q8, one row for each auction whose seller came in the same
-// window of 10 s, over the first auctions. latency may be nil.
-func NewSellers(g nexmark.Generator, auctions int64, latency *Latency) *Auctions {
-	return newAuctions(g, auctions, latency, func(id int64) (int64, due) {
+// window of 10 s, over the first auctions, with topics of so many partitions.
+// latency may be nil.
+func NewSellers(g nexmark.Generator, auctions int64, partitions int, latency *Latency) *Auctions {
+	return newAuctions(g, auctions, partitions, latency, func(id int64) (int64, due) {
 		opened, came := floor(g.Time(nexmark.AuctionEvent(id)), WindowMs), g.Time(nexmark.PersonEvent(g.Seller(id)))
 		if floor(came, WindowMs) != opened {
 			return opened, never
@@ -46,9 +54,10 @@ func NewSellers(g nexmark.Generator, auctions int64, latency *Latency) *Auctions
 const LocalStates = 3
 
 // NewLocals checks q3, one row for each auction of the first category whose seller
-// is from one of three states, over the first auctions. latency may be nil.
-func NewLocals(g nexmark.Generator, auctions int64, latency *Latency) *Auctions {
-	return newAuctions(g, auctions, latency, func(id int64) (int64, due) {
+// is from one of three states, over the first auctions, with topics of so many
+// partitions. latency may be nil.
+func NewLocals(g nexmark.Generator, auctions int64, partitions int, latency *Latency) *Auctions {
+	return newAuctions(g, auctions, partitions, latency, func(id int64) (int64, due) {
 		seller := g.Seller(id)
 		state := g.State(seller)
 		switch {
@@ -61,8 +70,9 @@ func NewLocals(g nexmark.Generator, auctions int64, latency *Latency) *Auctions 
 	})
 }
 
-func newAuctions(g nexmark.Generator, auctions int64, latency *Latency, row func(int64) (int64, due)) *Auctions {
-	s := &Auctions{g: g, row: row, auctions: auctions, seen: make([]bool, auctions), newest: -1, latency: latency}
+func newAuctions(g nexmark.Generator, auctions int64, partitions int, latency *Latency, row func(int64) (int64, due)) *Auctions {
+	s := &Auctions{g: g, row: row, auctions: auctions, seen: make([]bool, auctions), latency: latency, partitions: int64(partitions)}
+	s.newest = slices.Repeat([]int64{-1}, partitions*partitions)
 	for id := range auctions {
 		if _, d := row(id); d == must {
 			s.expected++
@@ -86,7 +96,8 @@ func (s *Auctions) Record(_ int32, timestamp int64, key, value []byte) {
 		return
 	}
 	s.seen[auction] = true
-	s.newest = max(s.newest, auction)
+	way := s.way(auction)
+	s.newest[way] = max(s.newest[way], auction)
 	more, d := s.row(auction)
 	if d == must {
 		s.rows++
@@ -111,24 +122,43 @@ func (s *Auctions) Complete() bool {
 	return s.rows >= s.expected
 }
 
-// Faults counts rows; those much older than the newest that never came are
-// lost.
+// way numbers the ways of auctions by the partitions that they lead through.
+func (s *Auctions) way(auction int64) int64 {
+	in, out := partitionOf(auction, s.partitions), partitionOf(s.g.Seller(auction), s.partitions)
+	return in*s.partitions + out
+}
+
+// partitionOf is the partition of a record with the key.
+func partitionOf(key, partitions int64) int64 {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(key))
+	return int64(measure.Murmur2(b[:])&0x7fffffff) % partitions
+}
+
+// Faults counts rows; those that are older than a newer one on the same way, by
+// more than rowSlack, and never came are lost. (An auction of one partition may be
+// minutes ahead of one of another where something reads the history of both.)
 func (s *Auctions) Faults() Faults {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.f
-	if s.newest < 0 {
-		return f
-	}
-	until := s.g.Time(nexmark.AuctionEvent(s.newest))
-	until -= lossSlack(s.g.Start, until)
-	for id := int64(0); id < s.newest && s.g.Time(nexmark.AuctionEvent(id)) < until; id++ {
-		if _, d := s.row(id); d == must && !s.seen[id] {
+	for id, seen := range s.seen {
+		id := int64(id)
+		newest := s.newest[s.way(id)]
+		if seen || newest < 0 || s.g.Time(nexmark.AuctionEvent(id)) >= s.g.Time(nexmark.AuctionEvent(newest))-rowSlack {
+			continue
+		}
+		if _, d := s.row(id); d == must {
 			f.note(&f.Lost, 1, "auction %d has no row", id)
 		}
 	}
 	return f
 }
+
+// rowSlack is how much older than the newest row on its way, in event time, a row
+// must be before it counts as lost, in milliseconds. A row comes with the later
+// one of its auction and its person, both in order, from the same window.
+const rowSlack = 6 * WindowMs
 
 // Verdict returns an error if there is a fault.
 func (s *Auctions) Verdict() error { return s.Faults().Err() }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -99,11 +100,11 @@ func TestHottestNoticesFaults(t *testing.T) {
 }
 
 func TestSellersNoticesFaults(t *testing.T) {
-	noticesFaults(t, func(auctions int64) *Auctions { return NewSellers(gen, auctions, nil) }, 5)
+	noticesFaults(t, func(auctions int64) *Auctions { return NewSellers(gen, auctions, 4, nil) }, 5)
 }
 
 func TestLocalsNoticeFaults(t *testing.T) {
-	noticesFaults(t, func(auctions int64) *Auctions { return NewLocals(gen, auctions, nil) }, 200)
+	noticesFaults(t, func(auctions int64) *Auctions { return NewLocals(gen, auctions, 4, nil) }, 200)
 }
 
 func noticesFaults(t *testing.T, fresh func(auctions int64) *Auctions, off float64) {
@@ -136,6 +137,21 @@ func noticesFaults(t *testing.T, fresh func(auctions int64) *Auctions, off float
 	require.EqualValues(t, 1, s.Faults().Lost)
 	s.Record(0, 0, word(1), word(first, -1))
 	require.EqualValues(t, 1, s.Faults().Wrong)
+
+	// One way is ten minutes ahead of the others, and lacks a row.
+	s = fresh(auctions)
+	way, lost := s.way(first), int64(-1)
+	for id := range int64(auctions) {
+		switch _, d := s.row(id); {
+		case s.way(id) != way && id > auctions/6:
+		case s.way(id) == way && id > auctions/3 && lost < 0 && d == must:
+			lost = id
+		default:
+			put(s, id)
+		}
+	}
+	require.EqualValues(t, 1, s.Faults().Lost)
+	require.Contains(t, s.Faults().First, fmt.Sprintf("auction %d ", lost))
 }
 
 func TestLatency(t *testing.T) {

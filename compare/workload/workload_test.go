@@ -68,8 +68,8 @@ func TestWorkloadsAgainstTheirChecks(t *testing.T) {
 			require.NoError(t, err)
 			return c
 		}},
-		"q3":       {people(n / 10), func(*testing.T) check.Check { return check.NewLocals(gen, n/10, nil) }},
-		"q8":       {people(n / 10), func(*testing.T) check.Check { return check.NewSellers(gen, n/10, nil) }},
+		"q3":       {people(n / 10), func(*testing.T) check.Check { return check.NewLocals(gen, n/10, 1, nil) }},
+		"q8":       {people(n / 10), func(*testing.T) check.Check { return check.NewSellers(gen, n/10, 1, nil) }},
 		"count":    {numbers(n), func(*testing.T) check.Check { return check.NewCounts(100, n, nil) }},
 		"bigstate": {numbers(n), func(*testing.T) check.Check { return check.NewCounts(100, n, nil) }},
 	}
