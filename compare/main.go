@@ -180,6 +180,9 @@ func (r *runner) rates(ctx context.Context, p *report.Report, systems []*system,
 			r.note("%s %s round %d FAILED: %s", got.Workload, s.name, round, got.Error)
 			return nil
 		}
+		if got.WarmupCounts {
+			p.Remark("%s, %s, round %d: the input ended before the warm-up and a quarter of the window were over, so the rate is of the whole round; give more -records", got.Workload, s.name, round)
+		}
 		r.note("%s %s round %d: %.0f records/s over %.1f s, %d records checked, %.1f cpu s per million, %d MB",
 			got.Workload, s.name, round, got.Rate, got.WindowSeconds, got.Records, got.CPUPerMillion, got.RSSMB)
 		return nil
@@ -225,6 +228,10 @@ func (r *runner) latencies(ctx context.Context, p *report.Report, systems []*sys
 	})
 }
 
+// defaultOffered is the load of latency rounds where Kafka Streams' rate is not
+// known, in records a second.
+const defaultOffered = 10_000
+
 func (r *runner) halfOfStreams(p *report.Report, workload string) int64 {
 	var rates []float64
 	for _, got := range p.Rounds {
@@ -233,7 +240,8 @@ func (r *runner) halfOfStreams(p *report.Report, workload string) int64 {
 		}
 	}
 	if len(rates) == 0 {
-		return 10_000
+		p.Remark("latency of %s is at %d records/s, since no rate of Kafka Streams was measured in this run", workload, defaultOffered)
+		return defaultOffered
 	}
 	slices.Sort(rates)
 	return int64(rates[len(rates)/2]/2) / 1000 * 1000

@@ -341,6 +341,7 @@ func (r *runner) rate(ctx context.Context, s *system, name string, v variant, in
 	rate, window := w.out.Rate(r.warmup, r.window)
 	if window < r.window/4 { // the input was too short to drop the warm-up
 		rate, window = w.out.Rate(0, r.warmup+r.window)
+		out.WarmupCounts = true
 	}
 	out.Faults = c.Faults()
 	err = errors.Join(err, sizeErr, w.stop(), out.Faults.Err())

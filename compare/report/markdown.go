@@ -21,6 +21,9 @@ func (p *Report) Markdown(w io.Writer) error {
 	for _, m := range p.Missing {
 		fmt.Fprintf(&b, "\n**%s took no part:** %s\n", m.System, m.Why)
 	}
+	for _, remark := range p.Remarks {
+		fmt.Fprintf(&b, "\n**Mind:** %s\n", remark)
+	}
 	for _, kind := range kinds {
 		for _, workload := range p.workloads(kind) {
 			p.table(&b, kind, workload)

@@ -27,7 +27,14 @@ type Report struct {
 	Systems  []System  `json:"systems"`
 	Rounds   []Round   `json:"rounds"`
 	Missing  []Missing `json:"missing,omitempty"`
-	Summary  []Summary `json:"summary"`
+	// Remarks say what a reader of the figures must know about this run.
+	Remarks []string  `json:"remarks,omitempty"`
+	Summary []Summary `json:"summary"`
+}
+
+// Remark adds a remark.
+func (p *Report) Remark(format string, args ...any) {
+	p.Remarks = append(p.Remarks, fmt.Sprintf(format, args...))
 }
 
 // System describes a contestant.
@@ -57,6 +64,8 @@ type Round struct {
 	// Rate is in input records per second over a window.
 	Rate          float64 `json:"rate,omitempty"`
 	WindowSeconds float64 `json:"windowSeconds,omitempty"`
+	// WarmupCounts: the input ended so early that the rate is of the whole round.
+	WarmupCounts  bool    `json:"warmupCounts,omitempty"`
 	CPUPerMillion float64 `json:"cpuSecondsPerMillion,omitempty"`
 	RSSMB         int64   `json:"rssMB,omitempty"`
 	Bytes         Bytes   `json:"brokerBytesPerRecord"`
