@@ -114,10 +114,12 @@ func WithCommitInterval(d time.Duration) Option {
 	return func(c *runtime.Config) { c.CommitInterval = d }
 }
 
-// WithStandbys sets how many instances follow the changelogs of each task in
-// changelog mode, beside the one that runs it; the default is 0. When that one is
-// lost, its task goes to a follower, which reads only what it has not yet read
-// (Kafka Streams' num.standby.replicas). All instances should say the same.
+// WithStandbys sets how many instances keep a copy of each task's state beside the
+// one that runs it; the default is 0. When that one is lost, its task goes to one
+// with a copy. In barrier mode they download the new files of each completed
+// checkpoint, so that a takeover downloads nothing; in changelog mode they follow
+// the changelogs, and read only what they have not yet read (Kafka Streams'
+// num.standby.replicas). All instances should say the same.
 func WithStandbys(n int) Option { return func(c *runtime.Config) { c.Standbys = n } }
 
 // WithoutChangelog names stores that have no changelog in changelog mode. Such a

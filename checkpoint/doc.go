@@ -39,6 +39,9 @@
 //  6. PlanClean deletes nothing that a retained, undecided or not yet read
 //     checkpoint needs (R30).
 //  7. A state folder with a restore marker was filled completely.
+//  8. A local copy of a file is used only where its object's name, size and
+//     checksum are those of the reference; the checksum of what another process
+//     wrote is computed.
 //
 // # Goroutines
 //

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/tidegate/tidegate/internal/ids"
@@ -31,26 +32,32 @@ type TaskRestore struct {
 	// Dir is made by the restore; it must not exist or be empty.
 	Dir   string
 	Files []FileRef
+	// Copies, if not nil, has files from before: only what it lacks is downloaded,
+	// and kept there as well.
+	Copies *LocalFiles
 	// Vanished is for how long a missing object is asked for again before it
 	// is an error: the checkpoint timeout in a restore, 0 in a prefetch (which
 	// goes on with the newest checkpoint instead; R25).
 	Vanished time.Duration
-	// Local, if not nil, holds files that were fetched before. They are taken
-	// from there; it is used up.
-	Local *Prefetched
 }
 
 // Restored is what a TaskRestore came to.
 type Restored struct {
-	Bytes   int64 // of all files
-	Objects int   // read from the store
+	// Bytes of all files, and those of them that were downloaded; the others were
+	// on this machine.
+	Bytes, Downloaded int64
+	Objects           int // downloaded
+	// Damaged are copies on this machine that had another size or checksum.
+	Damaged int
 }
 
 // RestoreOptions configure a Restorer. The zero value is the default.
 type RestoreOptions struct {
 	// Parallel is how many objects are in transfer at once; 0 means 4.
 	Parallel int
-	Retry    Retry
+	// BytesPerSecond bounds each Copy; 0 does not. A restore is not bounded.
+	BytesPerSecond int64
+	Retry          Retry
 }
 
 // Restorer fills state folders from checkpoints. One serves all tasks of an
@@ -70,7 +77,7 @@ func NewRestorer(s Store, o RestoreOptions) *Restorer {
 // the network may have damaged it, not the disk.
 const corruptTries = 2
 
-// Restore downloads the files next to Dir, checks every checksum, writes the
+// Restore puts the files next to Dir, downloads those that Copies lacks, checks every checksum, writes the
 // marker and only then renames the folder into place: Dir exists whole or not
 // at all. Nothing is synced: the folder is a copy, and after a power failure
 // it is filled again.
@@ -98,27 +105,17 @@ func (r *Restorer) restore(ctx context.Context, t TaskRestore) (out Restored, er
 			_ = os.RemoveAll(partial) // the first error counts
 		}
 	}()
-	if _, err := restoreJobs(t.Files); err != nil {
-		return out, err // names are checked before anything is touched
+	if _, err := restoreJobs(t.Files); err != nil { // checks all before anything is read
+		return out, err
 	}
-	missing := t.Files
-	if t.Local != nil {
-		missing = t.Local.take(t.Files, partial)
-	}
-	jobs, err := restoreJobs(missing)
+	missing, err := r.reuse(ctx, t, partial, &out)
 	if err != nil {
 		return out, err
 	}
-	err = r.slots.run(ctx, len(jobs), func(ctx context.Context, i int) error {
-		return r.fetch(ctx, t, jobs[i], partial)
-	})
-	if err != nil {
+	if err := r.download(ctx, t, missing, partial, &out); err != nil {
 		return out, err
 	}
-	for _, f := range t.Files {
-		out.Bytes += f.Size
-	}
-	out.Objects = len(jobs)
+	_ = t.Copies.add(t.Marker.Task, t.Marker.Checkpoint, t.Files, pathsIn(partial, missing), false) // costs a download at most
 	if err := writeRestoreMarker(partial, t.Marker); err != nil {
 		return out, err
 	}
@@ -126,6 +123,59 @@ func (r *Restorer) restore(ctx context.Context, t TaskRestore) (out Restored, er
 		return out, err
 	}
 	return out, os.Rename(partial, t.Dir)
+}
+
+// reuse takes what is on this machine, and returns the rest.
+func (r *Restorer) reuse(ctx context.Context, t TaskRestore, dir string, out *Restored) ([]FileRef, error) {
+	if t.Copies == nil {
+		return t.Files, nil
+	}
+	have := make([]bool, len(t.Files))
+	var mu sync.Mutex
+	err := r.slots.run(ctx, len(t.Files), func(ctx context.Context, i int) error {
+		ok, damaged, err := t.Copies.provide(ctx, t.Marker.Task, t.Files[i], filepath.Join(dir, t.Files[i].Name))
+		mu.Lock()
+		defer mu.Unlock()
+		have[i] = ok && err == nil
+		if damaged {
+			out.Damaged++
+		}
+		return err
+	})
+	var missing []FileRef
+	for i, f := range t.Files {
+		if have[i] {
+			out.Bytes += f.Size
+		} else {
+			missing = append(missing, f)
+		}
+	}
+	return missing, err
+}
+
+// download gets files from the store into dir.
+func (r *Restorer) download(ctx context.Context, t TaskRestore, files []FileRef, dir string, out *Restored) error {
+	jobs, err := restoreJobs(files)
+	if err != nil {
+		return err
+	}
+	err = r.slots.run(ctx, len(jobs), func(ctx context.Context, i int) error {
+		return r.fetch(ctx, t, jobs[i], dir)
+	})
+	for _, f := range files {
+		out.Bytes += f.Size
+		out.Downloaded += f.Size
+	}
+	out.Objects += len(jobs)
+	return err
+}
+
+func pathsIn(dir string, files []FileRef) map[string]string {
+	paths := make(map[string]string, len(files))
+	for _, f := range files {
+		paths[f.Name] = filepath.Join(dir, f.Name)
+	}
+	return paths
 }
 
 // ReadRestoreMarker tells what dir was filled from; fs.ErrNotExist when it was

@@ -172,6 +172,9 @@ func (i *instance) uploadTask(c *running, r *run, s *tasks.Snapshot) {
 			i.log.Warn("upload failed", "checkpoint", int64(s.N), "task", s.Task.String(), "try", try+1, "error", err)
 		}
 		part.Base, part.Files = done.Base, done.Files
+		if err == nil && s.State.Dir != "" {
+			i.keepFiles(s, done.Files)
+		}
 		i.loop.post(func() {
 			if i.checkpoints[s.N] != c {
 				return
@@ -256,8 +259,8 @@ func (i *instance) maybeAck(c *running) {
 		return
 	}
 	c.given = true
-	part := checkpoint.Part{
-		App: i.cfg.ApplicationID, Life: i.life, Checkpoint: c.n, Instance: i.self, Tasks: c.parts,
+	part := checkpoint.Part{ // its own list: PutPart sorts it beside the loop
+		App: i.cfg.ApplicationID, Life: i.life, Checkpoint: c.n, Instance: i.self, Tasks: slices.Clone(c.parts),
 	}
 	i.uploads++
 	attempt := i.uploads
@@ -350,7 +353,12 @@ func (i *instance) decided(e barrier.DoDecided) {
 	}
 	c.cancel()
 	dirs := c.dirs
+	parts, wanted := c.parts, i.group.wanted()
 	i.background(func(context.Context) {
+		i.settleFiles(parts, e.N, e.Completed)
+		if e.Completed {
+			i.files.Forget(wanted)
+		}
 		for _, d := range dirs {
 			_ = os.RemoveAll(d)
 		}

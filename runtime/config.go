@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
 	stdruntime "runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/tidegate/tidegate/checkpoint"
@@ -97,9 +99,14 @@ type Config struct {
 
 	// CommitInterval is changelog mode's: 100 ms, with AtLeastOnce 30 s.
 	CommitInterval time.Duration
-	// Standbys is how many instances follow the state of each task in changelog
-	// mode, beside the one that runs it.
+	// Standbys is how many instances keep a copy of the state of each task, beside
+	// the one that runs it.
 	Standbys int
+	// Tags say where the instance runs, as "zone" → "a"; copies of a task's state
+	// are placed apart. Barrier mode.
+	Tags map[string]string
+	// StandbyRate bounds what standbys download, in bytes per second.
+	StandbyRate int64 // 64 MiB
 	// MaxWarmups, AcceptableLag and ProbingInterval say how a task with state moves
 	// to an instance without it, in changelog mode.
 	MaxWarmups      int           // 2
@@ -209,6 +216,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	bytes(&c.CacheBytes, 64)
+	bytes(&c.StandbyRate, 64)
 	bytes(&c.UncommittedBytes, 64)
 	bytes(&c.BlockCacheBytes, 128)
 	bytes(&c.FetchBytes, 16)
@@ -242,7 +250,7 @@ func (c Config) validateSizes(bad func(format string, args ...any)) {
 		option string
 		value  int64
 	}{
-		{"WithCacheBytes(%d)", c.CacheBytes}, {"WithBlockCacheBytes(%d)", c.BlockCacheBytes}, {"WithUncommittedBytes(%d)", c.UncommittedBytes}, {"WithAlignmentBytes(%d)", c.AlignmentBytes},
+		{"WithCacheBytes(%d)", c.CacheBytes}, {"WithBlockCacheBytes(%d)", c.BlockCacheBytes}, {"WithUncommittedBytes(%d)", c.UncommittedBytes}, {"WithAlignmentBytes(%d)", c.AlignmentBytes}, {"WithStandbyRate(%d)", c.StandbyRate},
 		{"WithBufferBytes(%d, …)", c.FetchBytes}, {"WithBufferBytes(…, %d)", c.ProduceBytes},
 		{"WithRetainedCheckpoints(%d)", int64(c.RetainCheckpoints)},
 	} {
@@ -288,6 +296,18 @@ func (c Config) validateChoices(bad func(format string, args ...any)) {
 	}
 	if _, err := kafka.ParseCodec(c.Compression); err != nil {
 		bad("WithCompression(%q): %w", c.Compression, err)
+	}
+}
+
+// validatePlacement checks what says where tasks and copies of their state go.
+func (c Config) validatePlacement(bad func(format string, args ...any)) {
+	if c.Standbys < 0 {
+		bad("WithStandbys(%d): want 0 or more", c.Standbys)
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Tags)) {
+		if k == "" || c.Tags[k] == "" {
+			bad("WithTags(%q: %q): want a name and a value", k, c.Tags[k])
+		}
 	}
 }
 
@@ -363,6 +383,7 @@ func (c Config) validate() error {
 	c.validateSizes(bad)
 	c.validateMemory(bad)
 	c.validateChoices(bad)
+	c.validatePlacement(bad)
 	if c.AllowDuplicates && c.RestoreFrom == nil {
 		bad("AllowDuplicates is an argument of RestoreFrom(n, AllowDuplicates): name the checkpoint")
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/changelog"
+	"github.com/tidegate/tidegate/checkpoint"
 	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/internal/kafka"
 	"github.com/tidegate/tidegate/operators"
@@ -71,6 +72,10 @@ type deployment struct {
 	name     string // stable instance name
 	lock     *state.DirLock
 	shared   *pebblestore.Shared
+	// files are the copies of checkpoint files below stateDir, of filesOf; they
+	// outlive instances. Set by the loop of the present one.
+	files   *checkpoint.LocalFiles
+	filesOf ids.Life
 
 	// globals are the global tables; nil before openGlobals.
 	globals *globals
@@ -180,8 +185,9 @@ func (d *deployment) openStateDir() error {
 		return err
 	}
 	d.stateDir, d.lock = dir, lock
-	// What a killed process left is restored from the checkpoint, not reused.
-	if err := errors.Join(os.RemoveAll(filepath.Join(dir, "run")), os.RemoveAll(filepath.Join(dir, "prefetch"))); err != nil {
+	// What a killed process left in its engines' folders is restored from the
+	// checkpoint, not reused; the copies of checkpoint files are.
+	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
 		return fmt.Errorf("clear old state: %w", err)
 	}
 	if d.name = d.cfg.InstanceName; d.name == "" {

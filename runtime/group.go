@@ -30,6 +30,9 @@ type groupShell struct {
 	leaving    bool
 	owned      []ids.TaskID
 	generation int32
+	assigned   []ids.TaskID // of the newest generation
+	standbys   []ids.TaskID
+	probe      *time.Timer // asks for the next plan after a TakeOver
 }
 
 func newGroupShell(i *instance) *groupShell {
@@ -75,10 +78,12 @@ func (g *groupShell) setOwned(tasks []ids.TaskID) {
 }
 
 func (g *groupShell) userData() []byte {
+	held := g.i.held()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return rebalance.AppendMember(nil, rebalance.Member{
 		Instance: g.i.self, Owned: g.owned, Generation: g.generation, Leaving: g.leaving, Fingerprint: g.i.groupPrint,
+		Held: held, Tags: g.i.cfg.Tags,
 	})
 }
 
@@ -97,18 +102,14 @@ func (g *groupShell) assign(members []kafka.Member, _ map[string]int32) (map[str
 			same = append(same, member)
 		}
 	}
-	var work []rebalance.Task
-	for _, t := range g.i.plan.Tasks() {
-		work = append(work, rebalance.Task{ID: t})
-	}
-	placed, err := rebalance.Plan(same, work)
+	placed, standbys, err := g.place(same)
 	if err != nil {
 		return nil, err
 	}
 	assigned := rebalance.Assigned{Fingerprint: g.i.groupPrint}
-	tasksOf := map[ids.InstanceID][]ids.TaskID{}
-	for _, p := range placed {
-		tasksOf[p.Instance] = p.Tasks
+	tasksOf, standbysOf := map[ids.InstanceID][]ids.TaskID{}, map[ids.InstanceID][]ids.TaskID{}
+	for n, p := range placed {
+		tasksOf[p.Instance], standbysOf[p.Instance] = p.Tasks, standbys[n]
 	}
 	for _, m := range same {
 		assigned.Members = append(assigned.Members, m.Instance)
@@ -117,7 +118,7 @@ func (g *groupShell) assign(members []kafka.Member, _ map[string]int32) (map[str
 	slices.SortFunc(assigned.Members, ids.InstanceID.Compare)
 	out := map[string][]byte{}
 	for n, m := range members {
-		assigned.Tasks = tasksOf[all[n].Instance]
+		assigned.Tasks, assigned.Standbys = tasksOf[all[n].Instance], standbysOf[all[n].Instance]
 		out[m.MemberID] = rebalance.AppendAssigned(nil, assigned)
 	}
 	return out, nil
@@ -138,11 +139,23 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 		}
 		g.mu.Lock()
 		g.generation = e.Membership.Generation
+		g.assigned, g.standbys = a.Tasks, a.Standbys
 		g.mu.Unlock()
+		if !slices.Contains(a.Members, g.i.self) {
+			// A static member: this is the plan with the instance that had the place
+			// before, of which nobody was told. With a generation in the user data
+			// Kafka makes a new one.
+			g.i.loop.post(func() {
+				if g.group != nil {
+					g.group.Rejoin()
+				}
+			})
+			return
+		}
 		sent := e.SentAt.Sub(g.i.started).Milliseconds()
 		g.i.post(barrier.EvGeneration{
 			Generation: e.Membership.Generation, Members: a.Members, Tasks: barrier.NewTaskSet(a.Tasks...),
-			Warm: barrier.NewTaskSet(a.Warm...), SentAt: sent,
+			Warm: barrier.NewTaskSet(a.Standbys...), SentAt: sent,
 		})
 	case kafka.GroupHeartbeat:
 		g.i.post(barrier.EvHeartbeat{SentAt: e.SentAt.Sub(g.i.started).Milliseconds(), Generation: e.Membership.Generation})
@@ -171,6 +184,11 @@ func (g *groupShell) leave() {
 	}
 	group := g.group
 	g.group = nil
+	g.mu.Lock()
+	if g.probe != nil {
+		g.probe.Stop()
+	}
+	g.mu.Unlock()
 	g.i.wg.Add(1)
 	go func() {
 		defer g.i.wg.Done()

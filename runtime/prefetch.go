@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,11 +13,13 @@ import (
 )
 
 // prefetcher keeps files of tasks that others run, as of the last completed
-// checkpoint, so that a handover or a takeover downloads little (R25). Its
-// fields belong to the loop; one goroutine fetches at a time.
+// checkpoint, so that a handover or a takeover downloads little (R25). They go
+// among the copies of checkpoint files, where a restore looks. Its fields belong to
+// the loop; one goroutine fetches at a time, and what is only followed, for a
+// takeover, at a bounded rate.
 type prefetcher struct {
 	i       *instance
-	dir     string
+	follow  *checkpoint.Restorer
 	want    barrier.DoPrefetch
 	entries map[ids.TaskID]*prefetchEntry
 	busy    bool
@@ -27,16 +27,19 @@ type prefetcher struct {
 
 // prefetchEntry is what is here of one task.
 type prefetchEntry struct {
-	files  *checkpoint.Prefetched
 	ctx    context.Context
 	cancel context.CancelFunc
 	at     ids.CheckpointID // whole as of this checkpoint; NoCheckpoint: not yet
 }
 
+// followParallel is how many objects are in transfer at once for what is only
+// followed.
+const followParallel = 2
+
 func newPrefetcher(i *instance) *prefetcher {
 	return &prefetcher{
 		i: i, entries: map[ids.TaskID]*prefetchEntry{},
-		dir: filepath.Join(i.stateDir, "prefetch", fmt.Sprintf("%016x", i.self.Rand)),
+		follow: checkpoint.NewRestorer(i.cfg.Store, checkpoint.RestoreOptions{Parallel: followParallel, BytesPerSecond: i.cfg.StandbyRate}),
 	}
 }
 
@@ -45,18 +48,23 @@ func newPrefetcher(i *instance) *prefetcher {
 // in the newest checkpoint.
 func (p *prefetcher) ask(e barrier.DoPrefetch) {
 	p.want = e
+	dropped := false
 	for _, t := range p.kept() {
 		if !e.Tasks.Contains(t) {
-			p.entries[t].drop(p.i)
-			delete(p.entries, t)
+			p.claim(t)
+			dropped = true
 		}
 	}
 	for _, t := range e.Tasks {
 		if p.entries[t] == nil {
-			n := &prefetchEntry{files: checkpoint.NewPrefetched(filepath.Join(p.dir, t.String())), at: ids.NoCheckpoint}
+			n := &prefetchEntry{at: ids.NoCheckpoint}
 			n.ctx, n.cancel = context.WithCancel(p.i.ctx)
 			p.entries[t] = n
 		}
+	}
+	if files := p.i.files; dropped {
+		wanted := p.i.group.wanted()
+		p.i.background(func(context.Context) { files.Forget(wanted) })
 	}
 	p.next()
 }
@@ -71,21 +79,13 @@ func (p *prefetcher) kept() []ids.TaskID {
 	return out
 }
 
-// claim hands the files of a task to a start of it; nil when there are none.
-func (p *prefetcher) claim(t ids.TaskID) *checkpoint.Prefetched {
-	n := p.entries[t]
-	if n == nil {
-		return nil
+// claim ends the prefetch of a task: it starts here, and takes what is there, or is
+// not wanted any more.
+func (p *prefetcher) claim(t ids.TaskID) {
+	if n := p.entries[t]; n != nil {
+		delete(p.entries, t)
+		n.cancel()
 	}
-	delete(p.entries, t)
-	n.cancel() // the start fetches the rest
-	return n.files
-}
-
-// drop forgets the files in the background: a fetch may hold them.
-func (n *prefetchEntry) drop(i *instance) {
-	n.cancel()
-	i.background(func(context.Context) { n.files.Remove() })
 }
 
 // next fetches for the wanted checkpoint if anything is missing.
@@ -131,6 +131,7 @@ func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []i
 			i.step(barrier.EvPrefetched{N: job.From.N, Tasks: barrier.TaskSet{t}})
 		})
 	}
+	files, from := i.files, i.group.fetches(i.restore, p.follow)
 	src, err := i.loadSource(ctx, job.From)
 	if err != nil {
 		return err
@@ -141,9 +142,9 @@ func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []i
 		if err != nil {
 			return err
 		}
-		if part != nil && len(part.Files) > 0 {
+		if part != nil && len(part.Files) > 0 && files != nil {
 			begun := time.Now()
-			got, err := i.restore.Prefetch(n.ctx, n.files, part.Files)
+			got, err := from(t).Copy(n.ctx, checkpoint.TaskCopy{Task: t, Checkpoint: job.From.N, Files: part.Files, Copies: files})
 			switch {
 			case n.ctx.Err() != nil:
 				continue // claimed, or not wanted any more
@@ -152,7 +153,7 @@ func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []i
 			case err != nil:
 				return err
 			}
-			i.log.Debug("prefetched", "task", t.String(), "checkpoint", int64(job.From.N), "bytes", got.Bytes, "took", time.Since(begun).Round(time.Millisecond))
+			i.log.Debug("prefetched", "task", t.String(), "checkpoint", int64(job.From.N), "bytes", got.Bytes, "downloaded", got.Downloaded, "took", time.Since(begun).Round(time.Millisecond))
 		}
 		done(t, n)
 	}
@@ -163,12 +164,6 @@ func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []i
 // background work.
 func (p *prefetcher) close() {
 	for _, t := range p.kept() {
-		p.entries[t].cancel()
+		p.claim(t)
 	}
-	p.entries = nil
-	p.i.wg.Add(1)
-	go func() {
-		defer p.i.wg.Done()
-		_ = os.RemoveAll(p.dir) // a fetch that still writes leaves it to the next start
-	}()
 }

@@ -31,7 +31,6 @@ type run struct {
 	mu       sync.Mutex
 	gone     barrier.TaskSet // the others
 	share    int             // tasks of the instance at the start: buffers are shared
-	local    map[ids.TaskID]*checkpoint.Prefetched
 	from     barrier.CheckpointRef
 	lineages barrier.Lineages
 	ctx      context.Context
@@ -82,14 +81,14 @@ func (i *instance) startRun(e barrier.DoStartTasks) {
 	}
 	r := &run{
 		i: i, inc: e.Incarnation, life: e.Life, tasks: e.Tasks, left: e.Tasks, from: e.From, lineages: e.Lineages,
-		tables: map[ids.TaskID]*checkpoint.FileTable{}, share: max(len(i.tasks), 1), local: map[ids.TaskID]*checkpoint.Prefetched{},
+		tables: map[ids.TaskID]*checkpoint.FileTable{}, share: max(len(i.tasks), 1),
 		dir: filepath.Join(i.stateDir, "run", fmt.Sprintf("%016x-%d", i.self.Rand, e.Incarnation)),
 	}
 	r.ctx, r.cancel = context.WithCancel(i.ctx)
 	i.runs = append(i.runs, r)
 	for _, t := range e.Tasks {
 		r.tables[t] = checkpoint.NewFileTable()
-		r.local[t] = i.prefetch.claim(t)
+		i.prefetch.claim(t)
 	}
 	i.log.Info("starting tasks", "tasks", taskNames(e.Tasks), "from", int64(e.From.N), "incarnation", int64(e.Incarnation))
 	logEnd := i.machine.LogEnd()
@@ -134,11 +133,6 @@ func (i *instance) dropRun(r *run) {
 			<-d
 		}
 		_ = os.RemoveAll(r.dir)
-		for _, f := range r.local {
-			if f != nil {
-				f.Remove() // not taken
-			}
-		}
 	}()
 }
 
@@ -307,11 +301,12 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 		begun := time.Now()
 		done, err := i.restore.Restore(r.ctx, checkpoint.TaskRestore{
 			Marker: checkpoint.RestoreMarker{App: i.cfg.ApplicationID, Life: r.life, Checkpoint: r.from.N, Task: t},
-			Dir:    dir, Files: files, Vanished: i.cfg.CheckpointTimeout, Local: r.local[t],
+			Dir:    dir, Files: files, Vanished: i.cfg.CheckpointTimeout, Copies: i.files,
 		})
 		if err != nil {
 			return out, err
 		}
+		i.restoredFrom(t, r.from.N, done)
 		// The restorer's mark is no engine's; the seal takes its place.
 		if err := os.Remove(filepath.Join(dir, checkpoint.RestoreMarkerName)); err != nil {
 			return out, fmt.Errorf("prepare restored state: %w", err)
@@ -320,7 +315,7 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 			return out, err
 		}
 		r.tables[t].Restored(r.from.N, files)
-		i.log.Info("restored", "task", t.String(), "bytes", done.Bytes, "took", time.Since(begun).Round(time.Millisecond))
+		i.log.Info("restored", "task", t.String(), "bytes", done.Bytes, "downloaded", done.Downloaded, "took", time.Since(begun).Round(time.Millisecond))
 	}
 	out.Engine, err = i.openEngine(dir)
 	return out, err

@@ -32,6 +32,7 @@ func (i *instance) adoptLife(life ids.Life) {
 	i.names = checkpoint.Names{App: i.cfg.ApplicationID, Life: life}
 	i.catalog = checkpoint.NewCatalog(i.cfg.Store, i.names, checkpoint.Retry{})
 	i.cleaner = checkpoint.NewCleaner(i.catalog)
+	i.openFiles()
 	i.background(i.shareStore)
 }
 

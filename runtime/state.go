@@ -72,6 +72,9 @@ type Health struct {
 	// TimestampDropped counts records dropped because they had no valid event
 	// time (InvalidSkipped).
 	TimestampDropped int64
+	// DownloadedBytes of state were fetched by restores since the start; what was
+	// on this machine already, by standbys too, does not count. Barrier mode.
+	DownloadedBytes int64
 	// Failures counts failures of tasks of this process; LastFailure is the last
 	// of them, the zero value before the first.
 	Failures    int64
