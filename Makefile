@@ -37,7 +37,7 @@ help: ## print this list
 	@echo
 	@echo '  sim:   SEEDS=$(SEEDS) SEED=one seed to replay MUTATE=all|R2|R3|…'
 	@echo '  metamorphic: SEEDS=$(SEEDS) SEED=one seed to replay'
-	@echo '  crash: DURATION=$(DURATION) SEED=7 BREAK=commit-early|no-lineage|offsets-ahead'
+	@echo '  crash: DURATION=$(DURATION) SEED=7 STANDBYS=1 BREAK=commit-early|no-lineage|offsets-ahead'
 	@echo '         MODE=changelog BREAK=offsets-ahead|store-early; GUARANTEE=at-least-once'
 	@echo '  faults: FAULT=Network, or the beginning of another test behind TestFault'
 	@echo '  bench: ARGS="flags of integration/bench"'
@@ -81,7 +81,7 @@ metamorphic: ## random topologies, input, partitions and restarts against a refe
 	$(GO) test -count=1 -timeout 60m ./internal/dsltest/metamorphic $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
 
 crash: ## real processes on real servers, killed at random, every output record checked
-	cd integration && $(GO) run ./crash -mode $(MODE) -guarantee $(GUARANTEE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(BREAK),-break $(BREAK))
+	cd integration && $(GO) run ./crash -mode $(MODE) -guarantee $(GUARANTEE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(STANDBYS),-standbys $(STANDBYS)) $(if $(BREAK),-break $(BREAK))
 
 elastic: ## instances come, go and are restarted under load on a real broker; no record is processed twice
 	cd integration && $(GO) run ./elastic $(ARGS)

@@ -25,6 +25,8 @@ var events = []event{
 	{"join and leave", 2, (*harness).join},
 	{"kill in a move", 3, (*harness).killInMove},
 	{"store outage", 1, (*harness).outage},
+	{"broker pause", 1, (*harness).pauseBroker},
+	{"broker crash", 1, (*harness).crashBroker},
 }
 
 // events are those that the mode has: changelog mode has no coordinator and no
@@ -214,5 +216,35 @@ func (h *harness) outage(ctx context.Context) {
 	h.pause(ctx, 2000, 5000)
 	if err := h.s3.Start(ctx); err != nil {
 		fmt.Println("start s3:", err)
+	}
+}
+
+// pauseBroker stops the broker for a while, around the session timeout.
+func (h *harness) pauseBroker(ctx context.Context) {
+	if !h.kafka.Managed() {
+		return
+	}
+	if err := h.kafka.Pause(ctx); err != nil {
+		fmt.Println("pause the broker:", err)
+		return
+	}
+	h.pause(ctx, 500, int(2*sessionTimeout.Milliseconds()))
+	if err := h.kafka.Resume(context.WithoutCancel(ctx)); err != nil {
+		fmt.Println("resume the broker:", err)
+	}
+}
+
+// crashBroker ends the broker with SIGKILL and starts it again.
+func (h *harness) crashBroker(ctx context.Context) {
+	if !h.kafka.Managed() {
+		return
+	}
+	if err := h.kafka.Kill(ctx); err != nil {
+		fmt.Println("kill the broker:", err)
+		return
+	}
+	h.pause(ctx, 0, 2000)
+	if err := h.kafka.Start(context.WithoutCancel(ctx)); err != nil {
+		fmt.Println("start the broker:", err)
 	}
 }

@@ -158,7 +158,7 @@ func child(args []string) error {
 		}
 		os.Exit(3) // the harness is gone
 	}()
-	opts := []tidegate.Option{}
+	opts := []tidegate.Option{tidegate.WithStandbys(*standbys)}
 	if *guarantee == atLeastOnce {
 		opts = append(opts, tidegate.WithGuarantee(tidegate.AtLeastOnce))
 	}
@@ -168,7 +168,7 @@ func child(args []string) error {
 		return runChild(ctx, topo, test, *brokers, *stateDir, *name, append(opts,
 			tidegate.WithMode(tidegate.Changelog), tidegate.WithCommitInterval(*interval/5), tidegate.WithTransactionTimeout(10*time.Second),
 			// Some tasks move at once, some when they were followed.
-			tidegate.WithStandbys(*standbys), tidegate.WithAcceptableLag(2000), tidegate.WithProbingInterval(2*time.Second))...)
+			tidegate.WithAcceptableLag(2000), tidegate.WithProbingInterval(2*time.Second))...)
 	}
 	store, err := s3.New(ctx, s3.Config{Bucket: *bucket, Endpoint: *endpoint, PathStyle: true, Region: aws.ToString(aws.String("us-east-1"))})
 	if err != nil {

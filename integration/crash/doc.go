@@ -2,7 +2,8 @@
 // real S3 server, and checks every record of its output.
 //
 //	go run ./crash -duration 600s -seed 7 [-break commit-early|no-lineage|offsets-ahead]
-//	go run ./crash -mode changelog -duration 600s -seed 7 [-standbys 1] [-break offsets-ahead|store-early]
+//	go run ./crash -mode changelog -duration 600s -seed 7 [-break offsets-ahead|store-early]
+//	go run ./crash -standbys 1 …
 //	go run ./crash -guarantee at-least-once …
 //
 // # The application
@@ -35,7 +36,8 @@
 // of the coordinator, of all; SIGSTOP longer than the session timeout and
 // SIGCONT; a clean stop and start; one instance more that joins and leaves again;
 // a clean stop in which the leaving instance, or one that gets its tasks, is
-// killed in the middle of the handover; an outage of the S3 server. In changelog
+// killed in the middle of the handover; an outage of the S3 server; a broker that
+// is stopped for a while, or killed with SIGKILL and started again. In changelog
 // mode the phases are those of a commit, and there is neither coordinator nor
 // store.
 // In the end all is mended, and the whole output must appear.

@@ -44,7 +44,7 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 1, "root seed of the chaos")
 	flag.StringVar(&o.mode, "mode", barrierMode, "the application's mode, barrier or changelog")
 	flag.StringVar(&o.guarantee, "guarantee", exactlyOnce, "exactly-once, or at-least-once: then output may be repeated, and only losses fail the run")
-	flag.IntVar(&o.standbys, "standbys", 0, "standbys per task, in changelog mode")
+	flag.IntVar(&o.standbys, "standbys", 0, "standbys per task")
 	flag.StringVar(&o.breaking, "break", "", "switch a rule off: commit-early, no-lineage or offsets-ahead, in changelog mode offsets-ahead or store-early; the run must then fail")
 	flag.IntVar(&o.instances, "instances", 3, "instances of the application")
 	flag.Int64Var(&o.rate, "rate", 2500, "input records a second")
@@ -56,10 +56,6 @@ func main() {
 	}
 	if o.guarantee != exactlyOnce && o.guarantee != atLeastOnce {
 		fmt.Fprintf(os.Stderr, "crash: -guarantee %q: want exactly-once or at-least-once\n", o.guarantee)
-		os.Exit(2)
-	}
-	if o.standbys != 0 && o.mode != changelogMode {
-		fmt.Fprintln(os.Stderr, "crash: -standbys is for -mode changelog")
 		os.Exit(2)
 	}
 	if o.breaking == "store-early" {
