@@ -26,11 +26,13 @@ type TimeInput struct {
 	MaxSeen bool
 	// IdleTimeout is the input's own one, 0 for that of the task.
 	IdleTimeout int64
-	// Restarted are forward channels whose writers start together with this
-	// task and say anew how far they are. What a checkpoint holds of their flags
-	// does not excuse the input until they did (see Announce).
+	// Restarted are forward channels whose writers may start together with this
+	// task, where no lineages say so, and then say anew how far they are. What a
+	// checkpoint holds of their flags does not excuse the input until they did
+	// (see Announce), or for a while.
 	Restarted TaskSet
-	// RestartKnown: they surely do, so that there is no timeout for it.
+	// RestartKnown: SetLineages says who starts anew, so that there is no timeout
+	// for it.
 	RestartKnown bool
 	// Merged: stream time does not pass the channels of the input that have more
 	// to send, whatever other inputs have (T5). Their writers must say when they
@@ -80,6 +82,8 @@ type timeChannel struct {
 	current bool
 	// awaited: the flags are those of an earlier run of the writer.
 	awaited bool
+	open    ids.Incarnation // which is awaited; 0: any
+	spoke   ids.Incarnation // the newest that announced something
 }
 
 // timeInput is the time of one input.
@@ -121,6 +125,8 @@ type timeInput struct {
 //	T5  With merged inputs, stream time follows the maximum over the inputs only
 //	    up to that time, too: records of a channel that is behind others of its
 //	    partition are not late because another input went on.
+//	T6  Flags of an incarnation excuse nothing once another one is open: what
+//	    the former owner had read to its end may go on before the new one reads.
 type Times struct {
 	inputs  []timeInput
 	stream  int64
@@ -180,12 +186,12 @@ func (t *Times) restore(stored *TimesState) {
 	}
 }
 
-// await marks the channels whose writers start together with the task. A writer
-// that may not start anew is awaited only where there is something to mistake.
+// await marks the channels whose writers may start together with the task: only
+// where there is something to mistake.
 func (in *timeInput) await(restarted TaskSet) {
 	for i := range in.channels {
 		c := &in.channels[i]
-		if restarted.Contains(c.task) && (in.known || c.idle || c.current) {
+		if restarted.Contains(c.task) && (c.idle || c.current) {
 			c.awaited = true
 			in.awaited++
 		}
@@ -260,9 +266,39 @@ func (t *Times) Record(input int, task ids.TaskID, ts int64) int64 {
 	return t.update(in, i, max(c.time, ts), false)
 }
 
+// SetLineages says which incarnations the writers have. n is the checkpoint that
+// the task started from: an incarnation that began behind it is awaited until it
+// said itself how far it is (T6). It comes before the first record of such a one.
+func (t *Times) SetLineages(l Lineages, n ids.CheckpointID) {
+	for i := range t.inputs {
+		in := &t.inputs[i]
+		if !in.known {
+			continue
+		}
+		for k := range in.channels {
+			c := &in.channels[k]
+			lin := l.Of(c.task)
+			if len(lin) == 0 || lin[len(lin)-1].End != ids.NoCheckpoint {
+				continue
+			}
+			open := lin[len(lin)-1].Inc
+			if open <= max(c.spoke, c.open, ids.Incarnation(n)) {
+				continue
+			}
+			c.open = open
+			if !c.awaited {
+				c.awaited = true
+				in.awaited++
+			}
+			in.set(k, t.late, t.spoken)
+		}
+	}
+	t.relimit()
+}
+
 // Announce applies an entry of a time record; its Time may be NoTime. present
-// says that the writer wrote it in its present run, if the channel's is one that
-// started together with this task; otherwise it makes no difference.
+// says that the writer wrote it in its present run, as far as can be told where
+// no lineages say so.
 func (t *Times) Announce(input int, a ChannelTime, present bool) int64 {
 	in := &t.inputs[input]
 	i, ok := in.find(a.Task)
@@ -271,7 +307,8 @@ func (t *Times) Announce(input int, a ChannelTime, present bool) int64 {
 	}
 	c := &in.channels[i]
 	c.current = a.Current
-	if c.awaited && present {
+	c.spoke = max(c.spoke, a.Inc)
+	if c.awaited && present && a.Inc >= c.open {
 		c.awaited = false
 		in.awaited--
 	}

@@ -75,23 +75,65 @@ func TestTimesRestartedChannelIsWaitedFor(t *testing.T) {
 	c = NewTimes([]TimeInput{in}, &stored, 5000, 0)
 	wantAhead(t, "the writers did not start anew", c, 0, forever)
 
-	for _, known := range []bool{false, true} {
-		in.Restarted, in.RestartKnown = NewTaskSet(u0, u1), known
-		c = NewTimes([]TimeInput{in}, &stored, 5000, 0)
-		wantAhead(t, "restored", c, 0, 90)
-		if c.InputIdle(0, 0) {
-			t.Error("idle, though nobody said so yet")
-		}
-		c.Announce(0, said(u1, 95, true), false)
-		wantAhead(t, "an earlier run's word", c, 4999, 95)
-		c.Announce(0, said(u1, 95, true), true)
-		wantAhead(t, "the other is not heard of", c, 4999, 100)
-		if known {
-			wantAhead(t, "however long", c, 1<<40, 100)
-			c.Announce(0, current(u0, 100), true)
-		}
-		wantAhead(t, "it spoke, or may not have started anew", c, 5000, forever)
+	in.Restarted = NewTaskSet(u0, u1)
+	c = NewTimes([]TimeInput{in}, &stored, 5000, 0)
+	wantAhead(t, "restored", c, 0, 90)
+	if c.InputIdle(0, 0) {
+		t.Error("idle, though nobody said so yet")
 	}
+	c.Announce(0, said(u1, 95, true), false)
+	wantAhead(t, "an earlier run's word", c, 4999, 95)
+	c.Announce(0, said(u1, 95, true), true)
+	wantAhead(t, "the other is not heard of", c, 4999, 100)
+	wantAhead(t, "it may not have started anew", c, 5000, forever)
+}
+
+// T6: where lineages tell, flags of a checkpoint excuse nobody who began behind
+// it, whether with the task, before it (a handover, and then the task alone
+// starts anew) or while it runs (a handover of another task).
+func TestTimesOfNewIncarnationsAreWaitedFor(t *testing.T) {
+	u0, u1 := tid(0, 0), tid(0, 1)
+	in := repartitionInput(0, u0, u1)
+	in.RestartKnown = true
+	word := func(task ids.TaskID, inc ids.Incarnation) ChannelTime {
+		return ChannelTime{Channel: Channel{Task: task, Inc: inc}, Time: 100, Current: true}
+	}
+	first := Lineages{}.Restart(in.Forward, 0, 3)
+	c := NewTimes([]TimeInput{in}, nil, 5000, 0)
+	c.SetLineages(first, 0)
+	c.Announce(0, word(u0, 3), true)
+	wantAhead(t, "one spoke", c, 1<<40, NoTime)
+	c.Announce(0, word(u1, 3), true)
+	wantAhead(t, "both spoke", c, 0, forever)
+	stored := c.State()
+
+	// u0 goes on elsewhere as 12 behind checkpoint 10.
+	moved := first.Restart(NewTaskSet(u0), 10, 12)
+	restarted := func(l Lineages) *Times {
+		c := NewTimes([]TimeInput{in}, &stored, 5000, 0)
+		c.SetLineages(l, 10)
+		return c
+	}
+	wantAhead(t, "the task starts alone", restarted(first.Restart(NewTaskSet(tid(1, 0)), 10, 20)), 0, forever)
+	again := restarted(moved)
+	for what, c := range map[string]*Times{
+		"while it runs": c, "and it starts behind that": again, "it starts with it": restarted(moved.Restart(NewTaskSet(u0), 10, 20)),
+	} {
+		c.SetLineages(moved, 10)
+		wantAhead(t, what, c, 1<<40, 100)
+		c.Announce(0, word(u1, 3), true)
+		c.Announce(0, word(u0, 3), true)
+		wantAhead(t, what+": the former owner's word", c, 1<<40, 100)
+		c.Announce(0, word(u0, 20), true)
+		wantAhead(t, what+": the new one's", c, 1<<40, forever)
+		c.SetLineages(moved, 10)
+		wantAhead(t, what+": lineages that were known", c, 1<<40, forever)
+	}
+	c.SetLineages(moved.Restart(NewTaskSet(u0, u1), 30, 32), 0)
+	if c.InputIdle(0, 1<<40) {
+		t.Error("idle, though nobody said so yet")
+	}
+	wantAhead(t, "both move", c, 1<<40, 100)
 }
 
 // The tree against the plain minimum.

@@ -39,7 +39,8 @@ func (w *Worker) Drop(inc ids.Incarnation, list []ids.TaskID) <-chan struct{} {
 
 // SetLineages tells the tasks which incarnations of their upstream tasks count
 // from now on. It comes before the SetLog that moves the position past the
-// record which says so (R6).
+// record which says so (R6). What the incarnations before them said of how far
+// they are counts no more (R13).
 func (w *Worker) SetLineages(l barrier.Lineages) {
 	w.command(func() {
 		for _, t := range w.tasks {
@@ -52,5 +53,6 @@ func (w *Worker) SetLineages(l barrier.Lineages) {
 func (t *Task) SetLineages(l barrier.Lineages) {
 	if t.aligner != nil {
 		t.aligner.SetLineages(l)
+		t.times.SetLineages(l, t.restored.LastBarrier)
 	}
 }

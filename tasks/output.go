@@ -226,8 +226,12 @@ func (t *Task) announceAlone(after time.Duration) {
 }
 
 // current reports whether the task processed its inputs to their ends as of the
-// last answers, and those who write them had done so, too.
+// last answers, and those who write them had done so, too. One that stopped does
+// not know what came since.
 func (t *Task) current() bool {
+	if t.parked {
+		return false
+	}
 	for _, in := range t.inputs {
 		if in.endAsked.IsZero() || in.fetched < in.end || in.stopped || !in.empty() || len(in.held) > 0 {
 			return false
@@ -257,14 +261,16 @@ func (t *Task) sayCurrent() {
 }
 
 // writeBarrier writes barrier n to every partition of every repartition topic
-// that the task writes, behind everything it produced (R8).
+// that the task writes, behind everything it produced (R8). One that stops behind
+// it says so: what comes for it meanwhile is for its next owner to send, and who
+// merges by time waits for that (R13).
 func (t *Task) writeBarrier(n ids.CheckpointID) {
 	header := barrier.AppendBarrierHeader(nil, t.spec.Life, n,
 		[]barrier.Channel{t.channel})
 	for _, o := range t.repartition {
 		for i := range o.parts {
 			p := &o.parts[i]
-			o.announce(p, p.announcedIdle, o.current())
+			o.announce(p, p.announcedIdle && !(o.merged && t.parked), o.current())
 			o.control(p, header)
 		}
 	}

@@ -38,7 +38,7 @@ func newJoining(t *testing.T) *joining {
 	}
 	j.Task = &Task{
 		now: time.Unix(0, 0), aligner: a, inputs: []*input{j.external, j.internal},
-		times: barrier.NewTimes([]barrier.TimeInput{{Partition: in, Source: true}, {Partition: re, Forward: up}}, nil, 0, 0),
+		times: barrier.NewTimes([]barrier.TimeInput{{Partition: in, Source: true}, {Partition: re, Forward: up, RestartKnown: true}}, nil, 0, 0),
 	}
 	a.Trigger(5)
 	return j

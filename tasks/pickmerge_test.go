@@ -53,6 +53,39 @@ func TestPickWaitsForUpstream(t *testing.T) {
 	is("nobody is waited for", true, math.MaxInt64)
 }
 
+// What the owner before a handover said excuses nobody: the next one may find more.
+func TestPickWaitsForTheNextOwner(t *testing.T) {
+	j := newJoining(t)
+	j.aligner.Decided(5)
+	begin := time.Unix(0, 0)
+	j.Task.started = begin
+	j.internal.since, j.internal.endAsked = begin, begin.Add(time.Microsecond)
+	j.records(-1, 60)
+	say := func(inc ids.Incarnation) {
+		for task := range int32(2) {
+			j.times.Announce(1, barrier.ChannelTime{
+				Channel: barrier.Channel{Task: ids.TaskID{Partition: task}, Inc: inc}, Time: 40, Current: true,
+			}, true)
+		}
+	}
+	taken := func(want bool, why string) {
+		t.Helper()
+		if in, _ := j.pick(); (in != nil) != want {
+			t.Errorf("%s: taken %v", why, in != nil)
+		}
+	}
+	say(1)
+	taken(true, "both have no more")
+	both := j.internal.spec.Forward
+	before := barrier.Lineages{}.Restart(both, 0, 1)
+	j.SetLineages(before.Restart(both[:1], 5, 6))
+	taken(false, "one goes on elsewhere")
+	say(1)
+	taken(false, "its former owner's word")
+	say(6)
+	taken(true, "the new one's")
+}
+
 // A channel that never spoke is waited for until the idle timeout after the start.
 func TestPickWaitsForSilenceUntilTheTimeout(t *testing.T) {
 	j := newJoining(t)

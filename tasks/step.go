@@ -339,6 +339,7 @@ func (t *Task) snapshot(n ids.CheckpointID) {
 		t.fail(fmt.Errorf("flush state of task %s: %w", t.spec.ID, err))
 		return
 	}
+	t.parked = t.stopAt == n
 	if !t.spec.Rules.SkipR8 && !t.spec.ReadCommitted {
 		t.writeBarrier(n)
 	} else {
@@ -352,9 +353,6 @@ func (t *Task) snapshot(n ids.CheckpointID) {
 	t.protocol.Passed(t, s)
 	if !t.spec.ReadCommitted {
 		t.release(t.aligner.Snapshotted())
-	}
-	if t.stopAt == n {
-		t.parked = true
 	}
 }
 

@@ -260,6 +260,7 @@ func (t *Task) makeInputs() error {
 		t.inputs = append(t.inputs, in)
 	}
 	t.times = barrier.NewTimes(timed, t.restored.Times, t.spec.IdleTimeout.Milliseconds(), t.monoMillis())
+	t.times.SetLineages(t.spec.Lineages, t.restored.LastBarrier)
 	for _, in := range t.inputs {
 		in.partTime = streamTime(t.times.InputTime(in.index))
 	}
@@ -281,29 +282,20 @@ func (t *Task) makeInputs() error {
 	return nil
 }
 
-// restarted are those of the upstream tasks that start together with this one.
-// Without a control log all may, and nobody knows.
+// restarted are those of the upstream tasks that may start together with this
+// one and cannot be told by their lineages: all, where there is no control log.
 func (t *Task) restarted(forward barrier.TaskSet) barrier.TaskSet {
 	if t.spec.ReadCommitted {
 		return forward
 	}
-	var out barrier.TaskSet
-	for _, u := range forward {
-		if l := t.spec.Lineages.Of(u); len(l) > 0 && l[len(l)-1] == (barrier.Pair{Inc: t.spec.Incarnation, End: ids.NoCheckpoint}) {
-			out = append(out, u)
-		}
-	}
-	return out
+	return nil
 }
 
-// present reports whether a time record is of the writer's present run, as far
-// as can be told: without a control log, what was there when this task began to
-// read may be of an earlier one.
+// present reports whether a time record is of the writer's present run, where
+// its incarnation does not tell: without a control log, what was there when this
+// task began to read may be of an earlier one.
 func (t *Task) present(in *input, seg *barrier.Segment) bool {
-	if t.spec.ReadCommitted {
-		return seg.First >= in.firstEnd
-	}
-	return seg.Channel.Inc >= t.spec.Incarnation
+	return !t.spec.ReadCommitted || seg.First >= in.firstEnd
 }
 
 // subscribe begins to fetch the inputs; called on the worker.
