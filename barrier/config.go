@@ -119,6 +119,7 @@ type Rules struct {
 	SkipR6  bool // every incarnation is accepted
 	SkipR9  bool // nothing waits behind a barrier
 	SkipR16 bool // a checkpoint completes with the first ack
+	SkipR22 bool // a checkpoint completes however old its transactions are
 	SkipR25 bool // tasks are handed over to whoever the plan named, dead and leaving instances too
 	// SkipR25Halt: tasks that move do not stop behind the barrier.
 	SkipR25Halt bool
@@ -126,6 +127,8 @@ type Rules struct {
 	// shares an aborted transaction with it, goes on. SkipR26Lineage: what rolls
 	// back keeps the incarnations that it got since the checkpoint.
 	SkipR26Downstream, SkipR26Shared, SkipR26Lineage bool
+	// SkipR26Restore: a Restore rolls only some of the tasks back.
+	SkipR26Restore bool
 
 	SkipR27 bool // dead instances stay valid and are not fenced
 }

@@ -44,7 +44,7 @@ func (c *coordinator) askManifest(m *Machine) {
 // checkpoint.
 func (c *coordinator) tooOld(m *Machine) bool {
 	u := m.log.undecided
-	if u == nil || !c.ready(m) {
+	if u == nil || !c.ready(m) || m.cfg.Rules.SkipR22 {
 		return false
 	}
 	margin := m.now - c.trigger + m.cfg.SessionTimeout + m.cfg.ExpectedRestart

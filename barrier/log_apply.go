@@ -300,7 +300,7 @@ func (l *Log) applyRollback(offset int64, in *instance, b Rollback, out *Outcome
 	if l.start != nil && !l.start.tasks.ContainsAll(b.Tasks) {
 		return "it names unknown tasks"
 	}
-	if l.restoring && l.start != nil && !b.Tasks.ContainsAll(l.start.tasks) {
+	if l.restoring && l.start != nil && !b.Tasks.ContainsAll(l.start.tasks) && !l.rules.SkipR26Restore {
 		return "a Restore waits for a Rollback of all tasks"
 	}
 	l.abortUndecided(AbortRollback, out)

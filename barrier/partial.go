@@ -132,6 +132,9 @@ func (l Lineages) join(o Lineages) Lineages {
 func (c *coordinator) affected(m *Machine) TaskSet {
 	l := m.log
 	tooMany := l.aborts > m.cfg.ToleratedAborts && len(c.suspects) == 0
+	if l.restoring && m.cfg.Rules.SkipR26Restore {
+		return m.cfg.Graph.Affected(l.start.owners[0].Tasks, l.start.owners, m.cfg.Rules)
+	}
 	if l.restoring || l.stopped || tooMany || m.allLeaving() || c.tooOld(m) {
 		return l.start.tasks
 	}

@@ -34,6 +34,7 @@ type Finisher struct {
 	code    Code // the answer that made us read the log
 	gone    []ids.TxnHandle
 	lost    []*LostError
+	rules   Rules
 }
 
 type phase uint8
@@ -97,7 +98,11 @@ func (f *Finisher) Step(ev Event) []Effect {
 // ended acts on the answer to a decided commit. A decision is never given up:
 // whatever is not an end is asked again.
 func (f *Finisher) ended(c Code) []Effect {
-	switch Classify(c) {
+	class := Classify(c)
+	if class == Unknown && f.rules.EndUnanswered || class == Gone && f.rules.GoneIsDone {
+		class = Done
+	}
+	switch class {
 	case Done:
 		return f.next()
 	case Gone:

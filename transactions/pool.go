@@ -290,6 +290,7 @@ func (p *Pool) completed(ev Completed) {
 		list = append(list, t.list(p.now))
 	}
 	p.finisher = NewFinisher(ev.N, p.cfg.Instance, list)
+	p.finisher.rules = p.cfg.Rules
 	p.eff = append(p.eff, p.finisher.Start()...)
 	if p.finisher.Done() {
 		p.finisher = nil

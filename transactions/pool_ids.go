@@ -125,7 +125,9 @@ func (p *Pool) initAnswered(ev InitAnswer) {
 		// It may still arrive, and would then abort whatever is open. The next
 		// id is tried ever later, or a coordinator that does not answer would
 		// use up ids as fast as they can be registered.
-		x.kill()
+		if x.kill(); p.cfg.Rules.ReuseInDoubt {
+			x.state = idle
+		}
 		p.inDoubt++
 		p.refill()
 	}

@@ -23,10 +23,18 @@ type Rules struct {
 	// InitEarly (R20): an id is initialised again as soon as the end of its
 	// transaction was requested.
 	InitEarly bool
+	// ReuseInDoubt (R20): an id whose InitProducerId got no answer is used
+	// again.
+	ReuseInDoubt bool
+	// EndUnanswered (R19): a decided commit without an answer counts as carried
+	// out.
+	EndUnanswered bool
+	// GoneIsDone (R23): a handle that is no longer the id's counts as committed.
+	GoneIsDone bool
 }
 
-// Without returns the rules with one rule of the protocol removed: R16, R18
-// or R20, or one switch as in "R16/AckEarly".
+// Without returns the rules with one rule of the protocol removed: R16, R18,
+// R19, R20 or R23, or one switch as in "R16/AckEarly".
 func Without(rule string) (Rules, error) {
 	switch rule {
 	case "R16", "R16/AckEarly":
@@ -41,6 +49,12 @@ func Without(rule string) (Rules, error) {
 		return Rules{KeepEpoch: true}, nil
 	case "R20/InitEarly":
 		return Rules{InitEarly: true}, nil
+	case "R20/ReuseInDoubt":
+		return Rules{ReuseInDoubt: true}, nil
+	case "R19", "R19/EndUnanswered":
+		return Rules{EndUnanswered: true}, nil
+	case "R23", "R23/GoneIsDone":
+		return Rules{GoneIsDone: true}, nil
 	}
-	return Rules{}, fmt.Errorf("rule %q: package transactions can remove R16, R18 or R20", rule)
+	return Rules{}, fmt.Errorf("rule %q: package transactions can remove R16, R18, R19, R20 or R23", rule)
 }

@@ -52,7 +52,7 @@ func (l *controlLog) serve(from int64, answer func(recs []barrier.Record)) {
 		}
 		done = true
 		end := min(int64(len(l.records)), from+most)
-		answer(l.records[from:end])
+		answer(l.records[min(from, end):end])
 	}
 	if int64(len(l.records)) > from {
 		reply()

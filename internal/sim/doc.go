@@ -11,7 +11,9 @@
 // random time; with faults on it may be lost, carried out but never answered,
 // or carried out long after the sender gave it up. Processes crash at any step
 // (also between two effects of one Step), stall and come back as zombies, lag
-// behind in the control log, lose the object store. Source tasks re-key a
+// behind in the control log, read its records twice, lose the object store or
+// the transaction coordinator; in some seeds many answers to EndTxn or to
+// InitProducerId get lost or come late. Source tasks re-key a
 // closed-form input into repartition partitions; counting tasks read those and
 // write every running count into sink partitions inside transactions. Each
 // output names its input record, so the oracle knows, for every committed
@@ -69,6 +71,9 @@
 //   - EvPrepared is sent once, when all tasks passed, Pool said Prepared, every
 //     repartition batch handed over up to the last barrier is acknowledged, and
 //     files and part are stored; Pool.Ack is called at that very moment.
+//   - A record of the control log may come again (a fetch that was given up and
+//     repeated, a reader that begins anew before where it stood), none is left
+//     out. DoPrefetch may name tasks that the instance shall only follow.
 //   - Uploads are tried a few times under new names; then EvDeclined.
 //   - DoDecided: Aligner.Decided on every task, Pool Aborted if not completed.
 //     With Stop or Halt, tasks halted behind the barrier go on only after an

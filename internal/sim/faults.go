@@ -42,7 +42,7 @@ func (w *World) fault() {
 		w.gently()
 		return
 	}
-	kind := w.rng.IntN(100)
+	kind := w.rng.IntN(104)
 	leader := w.chance(400)
 	p := w.victim(leader)
 	if p == nil {
@@ -107,8 +107,11 @@ func (w *World) fault() {
 	case kind < 96:
 		w.tracef("%s is thrown out of the group", p.name)
 		w.group.leave(p.id)
-	default:
+	case kind < 100:
 		w.restoreOlder(p)
+	default:
+		w.txnDown = w.now + w.between(50, 1500)
+		w.tracef("the transaction coordinator is down until %d", w.txnDown)
 	}
 }
 
@@ -165,7 +168,7 @@ func (w *World) restoreOlder(p *process) {
 // calm turns faults off: what was under way goes on, nothing new breaks.
 func (w *World) calm() {
 	w.chaos = false
-	w.storeDown = 0
+	w.storeDown, w.txnDown = 0, 0
 	w.tracef("calm")
 	for _, in := range w.inputs {
 		in.frozen = true

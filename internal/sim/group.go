@@ -129,8 +129,18 @@ func (g *group) check() {
 	g.w.tracef("group generation %d: %v", g.generation, who)
 	for _, m := range g.members {
 		m.joined, m.seen = false, g.w.now
-		m.answer(barrier.EvGeneration{Generation: g.generation, Members: who, Tasks: m.tasks, SentAt: m.joinedAt})
+		m.answer(barrier.EvGeneration{Generation: g.generation, Members: who, Tasks: m.tasks, Warm: g.warm(m), SentAt: m.joinedAt})
 	}
+}
+
+// warm returns what a member follows: the tasks of those before it, as many of
+// them as a task has standbys.
+func (g *group) warm(m *member) (out barrier.TaskSet) {
+	i := slices.Index(g.members, m)
+	for d := 1; d <= min(g.w.plan.standbys, len(g.members)-1) && !m.leaving; d++ {
+		out = out.Union(g.members[(i+len(g.members)-d)%len(g.members)].tasks)
+	}
+	return out
 }
 
 // assign is a sticky assignor: members keep what they had up to their share.

@@ -91,7 +91,7 @@ func (p *process) storeUntil(o *object, then func()) {
 
 func (p *process) fence(id string, attempt int, then func()) {
 	p.retry(attempt, func() {
-		call(p, func() transactions.Code {
+		callAs(p, p.w.initFate(), func() transactions.Code {
 			_, c := p.w.txns.initProducer(id)
 			return c
 		}, func(c transactions.Code, ok bool) {

@@ -30,6 +30,8 @@ func (p *process) prefetch(e barrier.DoPrefetch) {
 				}
 			})
 		case res == done:
+			p.fetched = e
+			p.w.stats.Followed += len(e.Tasks.Intersect(p.member.warm))
 			p.step(barrier.EvPrefetched{N: e.From.N, Tasks: e.Tasks})
 		}
 	})
@@ -103,10 +105,15 @@ func (w *World) onHandover(moves []barrier.Move) {
 	}
 	mv := moves[w.rng.IntN(len(moves))]
 	var p *process
-	switch w.rng.IntN(3) {
+	switch w.rng.IntN(4) {
 	case 0:
-		p = w.victim(true)
+		if p = w.victim(false); p != nil {
+			w.after(w.between(0, 60), func() { w.restoreOlder(p) })
+		}
+		return
 	case 1:
+		p = w.victim(true)
+	case 2:
 		p = w.byID(mv.To)
 	default:
 		for _, q := range w.procs {

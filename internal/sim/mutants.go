@@ -14,11 +14,14 @@ type Rules struct {
 	Barrier barrier.Rules
 	Txn     transactions.Rules
 
+	ReadTwice     bool // R1: what is read again counts as another record
+	ReadGap       bool // R1: a fetch that was not answered is not repeated
 	BarrierFirst  bool // R8: the barrier goes out before the records that precede it
 	BarrierSkips  bool // R8: the barrier goes only to partitions that got records since the last
 	SnapshotFirst bool // R14: the state is fixed before caches and buffers are flushed
 	ReuseNames    bool // R15: object names do not contain incarnation, checkpoint and attempt
 	StartStale    bool // R25: a new owner starts from what it prefetched
+	TakeStale     bool // R26: a standby takes over what it fetched last
 	PurgeConsumed bool // R29: what was consumed is purged
 }
 
@@ -33,6 +36,8 @@ func Mutants() []Mutant {
 	b := func(r barrier.Rules) Rules { return Rules{Barrier: r} }
 	t := func(r transactions.Rules) Rules { return Rules{Txn: r} }
 	return []Mutant{
+		{"R1/read-twice", Rules{ReadTwice: true}},
+		{"R1/read-gap", Rules{ReadGap: true}},
 		{"R2", b(barrier.Rules{SkipR2: true})},
 		{"R3", b(barrier.Rules{SkipR3: true})},
 		{"R6", b(barrier.Rules{SkipR6: true})},
@@ -46,14 +51,20 @@ func Mutants() []Mutant {
 		{"R16/list-newest-only", t(transactions.Rules{ListNewestOnly: true})},
 		{"R18", t(transactions.Rules{OneTransaction: true})},
 		{"R18/no-order-wait", t(transactions.Rules{NoOrderWait: true})},
+		{"R19", t(transactions.Rules{EndUnanswered: true})},
 		{"R20", t(transactions.Rules{KeepEpoch: true})},
 		{"R20/init-early", t(transactions.Rules{InitEarly: true})},
+		{"R20/reuse-in-doubt", t(transactions.Rules{ReuseInDoubt: true})},
+		{"R22", b(barrier.Rules{SkipR22: true})},
+		{"R23", t(transactions.Rules{GoneIsDone: true})},
 		{"R25", b(barrier.Rules{SkipR25: true})},
 		{"R25/no-halt", b(barrier.Rules{SkipR25Halt: true})},
 		{"R25/start-stale", Rules{StartStale: true}},
 		{"R26", b(barrier.Rules{SkipR26Downstream: true})},
 		{"R26/shared", b(barrier.Rules{SkipR26Shared: true})},
+		{"R26/restore", b(barrier.Rules{SkipR26Restore: true})},
 		{"R26/lineage", b(barrier.Rules{SkipR26Lineage: true})},
+		{"R26/take-stale", Rules{TakeStale: true}},
 		{"R27", b(barrier.Rules{SkipR27: true})},
 		{"R29", Rules{PurgeConsumed: true}},
 	}

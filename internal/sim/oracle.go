@@ -40,6 +40,7 @@ type oracle struct {
 	newestOf    []taskStart
 	lostIn      ids.CheckpointID // of which the broker ended a transaction
 	marks       int
+	moving      bool // a Trigger with moves is undecided
 }
 
 // cut is where a checkpoint's input positions are.
@@ -129,10 +130,11 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 		o.newestStart = max(o.newestStart, ids.Incarnation(off))
 	case barrier.Trigger:
 		st.Triggers++
-		if len(b.Moves) > 0 {
+		if o.moving = len(b.Moves) > 0; o.moving {
 			o.w.onHandover(b.Moves)
 		}
 	case barrier.Abort:
+		o.moving = false
 		st.Aborts++
 	case barrier.Rollback:
 		st.Rollbacks++
@@ -144,6 +146,9 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 		}
 	case barrier.Restore:
 		st.Restores++
+		if o.moving {
+			st.RestoredMoves++
+		}
 		if slices.ContainsFunc(o.retained, func(ref barrier.CheckpointRef) bool { return ref.N == b.N }) {
 			o.restores = append(o.restores, restoreAt{off, b.N})
 		}
@@ -154,6 +159,7 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 			o.listed = append(o.listed, listing{t.Handle, b.N})
 		}
 	case barrier.Complete:
+		o.moving = false
 		to, ok := o.cutOf(barrier.CheckpointRef{N: b.N, Manifest: b.Manifest})
 		if !ok {
 			return // void, and its objects are gone; marked checks the valid ones

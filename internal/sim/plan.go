@@ -24,10 +24,13 @@ type plan struct {
 	expectedRestart, shutdownDeadline               int64
 	toleratedAborts, retain                         int
 
-	lost, mute, late int // of a thousand requests
-	lateness         int64
-	storeFails       int
-	faultEvery       int // steps between faults, mean
+	lost, mute, late  int // of a thousand requests
+	lateness          int64
+	endLost, initLost int // of a thousand of their kind, beyond those
+	storeFails        int
+	faultEvery        int // steps between faults, mean
+
+	standbys int // per task: instances that follow its checkpoints
 
 	gentle bool // nothing fails; instances come and go
 	whole  bool // the machines do not know the topology: all tasks roll back together
@@ -53,6 +56,13 @@ func drawPlan(w *World) plan {
 	if r.IntN(4) == 0 {
 		p.faultEvery *= 3
 	}
+	if r.IntN(3) == 0 {
+		p.endLost = r.IntN(300)
+	}
+	if r.IntN(3) == 0 {
+		p.initLost = r.IntN(300)
+	}
+	p.standbys = max(0, r.IntN(4)-1)
 	if p.instances == 1 && r.IntN(3) > 0 {
 		p.instances = 2
 	}
@@ -234,6 +244,6 @@ func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t mixed %t, combined barriers %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, expected restart %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, a fault every %d steps, gentle %t",
-		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.mixed, p.combined, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.expectedRestart, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.faultEvery, p.gentle)
+	return fmt.Sprintf("sources %d, hop1 %d, hop2 %d, sink partitions %d, joined %t, cycle %t mixed %t, combined barriers %t, instances %d, interval %d, checkpoint timeout %d, tolerated aborts %d, transaction timeout %d, expected restart %d, retain %d, hold limit %d, lost/mute/late %d/%d/%d, of EndTxn %d, of InitProducerId %d, standbys %d, a fault every %d steps, gentle %t",
+		p.sources, p.hop1, p.hop2, p.sinkParts, p.joined, p.cycle, p.mixed, p.combined, p.instances, p.interval, p.checkpointTimeout, p.toleratedAborts, p.transactionTimeout, p.expectedRestart, p.retain, p.holdLimit, p.lost, p.mute, p.late, p.endLost, p.initLost, p.standbys, p.faultEvery, p.gentle)
 }

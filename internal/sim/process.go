@@ -37,13 +37,14 @@ type process struct {
 	txnBusy   bool // pool effects are being performed
 	logPos    int64
 
-	member membership
-	inc    ids.Incarnation
-	load   int // counts DoStartTasks and DoStopTasks
-	tasks  []*task
-	jobs   []*producer // of the starts since the last one of all tasks
-	cp     *checkpoint
-	pre    barrier.DoPrefetch // the latest one
+	member  membership
+	inc     ids.Incarnation
+	load    int // counts DoStartTasks and DoStopTasks
+	tasks   []*task
+	jobs    []*producer // of the starts since the last one of all tasks
+	cp      *checkpoint
+	pre     barrier.DoPrefetch // the latest one
+	fetched barrier.DoPrefetch // the latest one that was answered
 
 	starting barrier.TaskSet // given, and not running yet
 	checks   int             // DoCheckOffsets so far
@@ -144,7 +145,7 @@ func (p *process) end() {
 	p.txnEvents, p.txnBusy = nil, false
 	p.dropTasks()
 	p.writers, p.batches, p.finishers, p.logEnds = nil, nil, nil, nil
-	p.member = membership{}
+	p.member, p.pre, p.fetched = membership{}, barrier.DoPrefetch{}, barrier.DoPrefetch{}
 }
 
 // start runs a new instance in the slot.
@@ -200,43 +201,6 @@ func (p *process) tick() {
 
 // monotonic is the process's clock as package transactions wants it.
 func (p *process) monotonic() time.Duration { return time.Duration(p.w.now) * time.Millisecond }
-
-// fetchLog reads the control log from where the machine stands.
-func (p *process) fetchLog() {
-	w, epoch := p.w, p.epoch
-	if w.chaos && w.chance(10) {
-		p.later(requestTimeout, p.fetchLog) // lost
-		return
-	}
-	w.after(w.latency(), func() {
-		if p.epoch != epoch {
-			return
-		}
-		w.log.serve(p.logPos, func(recs []barrier.Record) {
-			delay := w.latency()
-			if p.epoch == epoch && w.now < p.lagging {
-				delay += p.lagging - w.now
-			}
-			p.laterAs(epoch, delay, func() { p.gotLog(recs) })
-		})
-	})
-}
-
-func (p *process) gotLog(recs []barrier.Record) {
-	epoch := p.epoch
-	for _, r := range recs {
-		off := p.logPos
-		p.logPos++
-		p.step(barrier.EvRecord{Offset: off, Record: r})
-		if p.epoch != epoch {
-			return
-		}
-	}
-	p.step(barrier.EvLogRead{End: p.logPos})
-	if p.epoch == epoch {
-		p.fetchLog()
-	}
-}
 
 // step hands an event to the machine and performs what it says. An event that
 // comes up meanwhile waits for its turn.
@@ -346,11 +310,24 @@ func (p *process) perform(e barrier.Effect) {
 }
 
 func (p *process) append(r barrier.Record) {
+	if p.m.Leading() && p.w.leaders() > 1 {
+		p.w.stats.TwoLeaders++
+	}
 	call(p, func() int64 { return p.w.log.append(r) }, func(_ int64, ok bool) {
 		if !ok {
 			p.step(barrier.EvAppendFailed{Seq: r.Seq})
 		}
 	})
+}
+
+// leaders counts the instances that take themselves for the coordinator.
+func (w *World) leaders() (n int) {
+	for _, p := range w.procs {
+		if p.up && p.m.Leading() {
+			n++
+		}
+	}
+	return n
 }
 
 // useIDs hands registered transactional ids to the pool, which is made with
@@ -374,6 +351,7 @@ type membership struct {
 	round      int // of joins
 	sentAt     int64
 	generation int32 // -1: waits for one
+	warm       barrier.TaskSet
 }
 
 func (p *process) joinGroup(leaving bool) {
@@ -399,7 +377,7 @@ func (p *process) sendJoin() {
 				if !p.member.wanted || p.member.round != round {
 					return
 				}
-				p.member.generation = g.Generation
+				p.member.generation, p.member.warm = g.Generation, g.Warm
 				p.step(g)
 			})
 		})

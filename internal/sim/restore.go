@@ -50,6 +50,9 @@ func (p *process) startTasks(e barrier.DoStartTasks) {
 		starts = append(starts, transactions.StartTask{Task: t, Inputs: p.w.reads(t), Group: t.Sub})
 	}
 	p.poolStep(transactions.Started{From: e.From.N, Tasks: starts})
+	if p.w.rules.TakeStale && len(e.Tasks) > 0 && p.fetched.Life == e.Life && p.fetched.Tasks.ContainsAll(e.Tasks) {
+		e.From = p.fetched.From
+	}
 	p.w.oracle.started(p, e)
 	if len(e.Tasks) == 0 {
 		return

@@ -33,6 +33,10 @@ func TestSeeds(t *testing.T) {
 		{"clean stops", total.CleanStops}, {"dropped records", total.Drops}, {"cuts with in-flight records", total.InFlightCuts},
 		{"outputs", total.Outputs}, {"handovers", total.Handovers}, {"moved tasks", total.MovedTasks},
 		{"partial rollbacks", total.Partial}, {"task failures", total.TaskFailures},
+		{"records read again", total.Rereads}, {"records of one of two leaders", total.TwoLeaders},
+		{"unanswered EndTxn", total.UnansweredEnds}, {"unanswered InitProducerId", total.UnansweredInits},
+		{"timeouts of transactions", total.TxnTimeouts}, {"restores while tasks move", total.RestoredMoves},
+		{"tasks followed by standbys", total.Followed},
 	} {
 		if c.count == 0 {
 			t.Errorf("%d seeds without any %s", seeds, c.what)

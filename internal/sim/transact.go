@@ -86,7 +86,7 @@ func (p *process) performTxnEffect(e transactions.Effect, back func(transactions
 	case transactions.AddPartitions:
 		p.retry(e.Attempt, func() {
 			parts := slices.Clone(e.Partitions)
-			call(p, func() transactions.Code { return p.w.txns.addPartitions(e.Handle, parts) }, func(c transactions.Code, ok bool) {
+			callAs(p, p.w.otherFate(), func() transactions.Code { return p.w.txns.addPartitions(e.Handle, parts) }, func(c transactions.Code, ok bool) {
 				back(transactions.PartitionsAnswer{Now: p.monotonic(), Txn: e.Txn, Code: codeOf(c, ok)})
 			})
 		})
@@ -98,13 +98,13 @@ func (p *process) performTxnEffect(e transactions.Effect, back func(transactions
 		p.drop(e)
 	case transactions.End:
 		p.retry(e.Attempt, func() {
-			call(p, func() transactions.Code { return p.w.txns.endTxn(e.Handle, e.Commit) }, func(c transactions.Code, ok bool) {
+			callAs(p, p.w.endFate(), func() transactions.Code { return p.w.txns.endTxn(e.Handle, e.Commit) }, func(c transactions.Code, ok bool) {
 				back(transactions.EndAnswer{Now: p.monotonic(), Handle: e.Handle, Commit: e.Commit, Code: codeOf(c, ok)})
 			})
 		})
 	case transactions.Describe:
 		p.retry(e.Attempt, func() {
-			call(p, func() transactions.Described { return p.w.txns.describe(e.Handle) }, func(d transactions.Described, ok bool) {
+			callAs(p, p.w.otherFate(), func() transactions.Described { return p.w.txns.describe(e.Handle) }, func(d transactions.Described, ok bool) {
 				if !ok {
 					d = transactions.Described{Handle: e.Handle, Code: transactions.NoAnswer}
 				}
@@ -150,7 +150,7 @@ func (p *process) askInit(e transactions.InitProducer) {
 		c transactions.Code
 	}
 	p.retry(e.Attempt, func() {
-		call(p, func() answer {
+		callAs(p, p.w.initFate(), func() answer {
 			h, c := p.w.txns.initProducer(e.ID)
 			return answer{h, c}
 		}, func(a answer, ok bool) {
@@ -166,7 +166,7 @@ func (p *process) askOffsets(e transactions.AddOffsets, back func(transactions.E
 	for _, o := range e.Offsets {
 		offs = append(offs, groupOffset{tp: o.Partition, next: o.Next, meta: e.Metadata})
 	}
-	call(p, func() transactions.Code { return p.w.txns.addOffsets(e.Handle, offs) }, func(c transactions.Code, ok bool) {
+	callAs(p, p.w.otherFate(), func() transactions.Code { return p.w.txns.addOffsets(e.Handle, offs) }, func(c transactions.Code, ok bool) {
 		back(transactions.OffsetsAnswer{Now: p.monotonic(), Txn: e.Txn, Code: codeOf(c, ok)})
 	})
 }

@@ -21,6 +21,7 @@ type World struct {
 
 	chaos     bool
 	storeDown int64 // the object store answers nothing before this time
+	txnDown   int64 // nor does the transaction coordinator
 	final     bool  // the end: nobody starts any more
 
 	log     controlLog
@@ -51,6 +52,8 @@ type Stats struct {
 	ZombieWrites, LateRequests, TxnTimeouts, Outputs            int
 	LostByTimeout, Drops, InFlightCuts                          int
 	Handovers, MovedTasks, Partial, TaskFailures                int
+	Rereads, TwoLeaders, UnansweredEnds, UnansweredInits        int
+	RestoredMoves, Followed                                     int
 }
 
 // Add adds the counts of another seed.
@@ -76,6 +79,12 @@ func (s *Stats) Add(o Stats) {
 	s.MovedTasks += o.MovedTasks
 	s.Partial += o.Partial
 	s.TaskFailures += o.TaskFailures
+	s.Rereads += o.Rereads
+	s.TwoLeaders += o.TwoLeaders
+	s.UnansweredEnds += o.UnansweredEnds
+	s.UnansweredInits += o.UnansweredInits
+	s.RestoredMoves += o.RestoredMoves
+	s.Followed += o.Followed
 }
 
 // event is something that happens at a time; events of one time happen in the
@@ -220,6 +229,11 @@ func (w *World) fate() fate {
 // call sends a request of a process: do is carried out at its receiver, and
 // answer is called in the process, with ok false when no answer came.
 func call[T any](p *process, do func() T, answer func(v T, ok bool)) {
+	callAs(p, p.w.fate(), do, answer)
+}
+
+// callAs is call with a fate.
+func callAs[T any](p *process, f fate, do func() T, answer func(v T, ok bool)) {
 	w, epoch := p.w, p.epoch
 	gone := func() {
 		p.laterAs(epoch, requestTimeout, func() {
@@ -227,7 +241,7 @@ func call[T any](p *process, do func() T, answer func(v T, ok bool)) {
 			answer(zero, false)
 		})
 	}
-	switch w.fate() {
+	switch f {
 	case lost:
 		gone()
 	case mute:
