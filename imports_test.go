@@ -46,7 +46,7 @@ var dependencies = []struct {
 	{
 		prefix: "github.com/IBM/sarama",
 		code:   []string{"internal/kafka"},
-		files:  []string{"saramaoption.go"},
+		files:  []string{"saramaoption.go", "internal/testkit/network.go"},
 		tests:  []string{"embedded"},
 		reason: "the Kafka client is internal/kafka's business; users hand over its configuration in one file of the root",
 	},

@@ -31,6 +31,7 @@ const (
 	partitions = 4
 	keys       = 8
 	interval   = 100 * time.Millisecond
+	session    = 6 * time.Second
 )
 
 // counter counts how often each record was processed, at each place of the
@@ -39,18 +40,48 @@ type counter struct {
 	mu    sync.Mutex
 	seen  map[string]int
 	again map[string]int // per place
+	parts map[string]*progress
+}
+
+// progress is that of one partition at one place.
+type progress struct {
+	again int // records processed again
+	last  time.Time
+	gap   time.Duration // the longest time without any
 }
 
 func (c *counter) at(place string) func(*tidegate.RecordContext, string, string) error {
 	return func(r *tidegate.RecordContext, _, _ string) error {
-		id := fmt.Sprintf("%s %s-%d@%d", place, r.Topic, r.Partition, r.Offset)
+		part := fmt.Sprintf("%s %d", place, r.Partition)
+		id := fmt.Sprintf("%s %s@%d", part, r.Topic, r.Offset)
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		p := c.parts[part]
+		if p == nil {
+			p = &progress{last: time.Now()}
+			c.parts[part] = p
+		}
 		if c.seen[id]++; c.seen[id] > 1 {
 			c.again[place]++
+			p.again++
 		}
+		p.gap, p.last = max(p.gap, time.Since(p.last)), time.Now()
 		return nil
 	}
+}
+
+// of returns the progress of a partition, and begins to measure anew.
+func (c *counter) of(place string, partition int) progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.parts[fmt.Sprintf("%s %d", place, partition)]
+	if p == nil {
+		return progress{}
+	}
+	was := *p
+	was.gap = max(was.gap, time.Since(p.last))
+	p.again, p.gap, p.last = 0, 0, time.Now()
+	return was
 }
 
 func (c *counter) reprocessed(place string) int {
@@ -144,6 +175,7 @@ type cluster struct {
 	stop   context.CancelFunc
 	done   sync.WaitGroup
 	apps   []*tidegate.App
+	nets   []*testkit.Network // of the apps
 }
 
 func start(t *testing.T, brokers []string, app string) *cluster {
@@ -153,7 +185,7 @@ func start(t *testing.T, brokers []string, app string) *cluster {
 	prefix := app + "-"
 	require.NoError(t, client.CreateTopics(t.Context(), partitions, prefix+"a-in", prefix+"b-in", prefix+"a-out", prefix+"b-out"))
 	c := &cluster{
-		t: t, prefix: prefix, count: &counter{seen: map[string]int{}, again: map[string]int{}}, fail: &failing{},
+		t: t, prefix: prefix, count: &counter{seen: map[string]int{}, again: map[string]int{}, parts: map[string]*progress{}}, fail: &failing{},
 		client: client, flows: map[string]*flow{},
 	}
 	for _, region := range []string{"a", "b"} {
@@ -169,10 +201,13 @@ func start(t *testing.T, brokers []string, app string) *cluster {
 		if os.Getenv("TIDEGATE_TEST_LOG") != "" {
 			log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("app", name)
 		}
+		net := &testkit.Network{}
+		c.nets = append(c.nets, net)
 		instance, err := tidegate.New(topology(t, prefix, c.count, c.fail),
 			tidegate.WithApplicationID(app), tidegate.WithBrokers(brokers...), tidegate.WithInstanceName(name),
 			tidegate.WithStateDir(filepath.Join(dir, name)), tidegate.WithCheckpointDir(filepath.Join(dir, "store")),
-			tidegate.WithCheckpointInterval(interval), tidegate.WithSessionTimeout(6*time.Second), tidegate.WithLogger(log),
+			tidegate.WithCheckpointInterval(interval), tidegate.WithSessionTimeout(session), tidegate.WithLogger(log),
+			tidegate.WithSarama(net.Config()),
 			tidegate.WithRestartStrategy(tidegate.FixedDelay(-1, 0)),
 			tidegate.WithFailureHandler(func(error) tidegate.FailureAction { return tidegate.Retry }),
 			tidegate.WithFailureListener(func(tidegate.Failure) { c.heard.Add(1) }),

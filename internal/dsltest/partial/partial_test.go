@@ -19,3 +19,10 @@ func TestOtherRegionGoesOn(t *testing.T) {
 		})
 	}
 }
+
+func TestSurvivorGoesOn(t *testing.T) {
+	b, err := embedded.Start(embedded.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	partial.RunKilled(t, []string{b.Addr()}, "app")
+}
