@@ -2,11 +2,13 @@ package integration
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
 
+	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/integration/servers"
 	"github.com/tidegate/tidegate/runtime"
 )
@@ -117,6 +119,64 @@ func TestFaultTopicDeleted(t *testing.T) {
 			} else {
 				l.wantError(l.deleting(a, tt.again, full), append(tt.says, full)...)
 			}
+			t.Logf("it ended after %v: %v", time.Since(begun).Round(100*time.Millisecond), a.err)
+		})
+	}
+}
+
+// TestFaultChangelogDeleted: in changelog mode somebody deletes a store's changelog
+// topic, or a repartition topic, while the application runs, with or without making
+// it anew, and whether it is written then or not: it ends with an error that names
+// the topic and says what to do. Nothing that was visible is taken back. Real Kafka.
+func TestFaultChangelogDeleted(t *testing.T) {
+	type row struct {
+		topic        string // of the application
+		again, quiet bool   // made anew; nothing is written any more
+		atLeastOnce  bool
+		quick        bool
+		says         []string
+	}
+	for name, tt := range map[string]row{
+		"deleted":                {topic: "-sums-changelog", says: []string{"somebody deleted", "new application id", "reset"}},
+		"deleted, at least once": {topic: "-sums-changelog", atLeastOnce: true, says: []string{"somebody deleted", "new application id", "reset"}},
+		"deleted, nothing to do": {topic: "-sums-changelog", quiet: true, quick: true, says: []string{"somebody deleted", "new application id", "reset"}},
+		"made anew":              {topic: "-sums-changelog", again: true, quick: true, says: []string{"made anew", "new application id", "reset"}},
+		"repartition":            {topic: "-by-word-repartition", says: []string{"deleted", "new application id"}},
+		"repartition, made anew": {topic: "-by-word-repartition", again: true, says: []string{"made anew", "new application id"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !tt.quick {
+				onlyMakeFaults(t)
+			}
+			of := "sums"
+			if !strings.Contains(tt.topic, of) {
+				of = "counts"
+			}
+			l := newLogLab(t, of, 2)
+			committed := l.read("out", true)
+			first, then := l.numbers(0, 10), l.numbers(10, 10)
+			if of == "counts" {
+				first, then = l.words(0, 500, 20), l.words(500, 100, 20)
+			}
+			l.produce(first...)
+			var opts []tidegate.Option
+			if tt.quiet || tt.again {
+				opts = append(opts, looking)
+			}
+			if tt.atLeastOnce {
+				opts = append(opts, tidegate.WithGuarantee(tidegate.AtLeastOnce))
+			}
+			a := l.run("a", opts...)
+			l.awaitCount(committed, len(first), 60*time.Second)
+			begun, topic := time.Now(), l.base.App+tt.topic
+			l.must(l.client.K.Admin().DeleteTopics(l.ctx, topic))
+			if tt.again {
+				l.makeAnew(topic)
+			}
+			if !tt.quiet {
+				l.produce(then...)
+			}
+			l.wantError(a.wait(110*time.Second), append(tt.says, topic)...)
 			t.Logf("it ended after %v: %v", time.Since(begun).Round(100*time.Millisecond), a.err)
 		})
 	}

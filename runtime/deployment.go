@@ -67,6 +67,8 @@ type deployment struct {
 	fingerprint  string
 	groupPrint   string // see inGroup
 	topicIDs     map[string][16]byte
+	internal     []string // the topics that are the application's alone
+	changelogs   []string // those of them that hold stores
 
 	stateDir string
 	name     string // stable instance name
@@ -280,8 +282,14 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology, match
 		return err
 	}
 	d.fingerprint, d.groupPrint = d.plan.Fingerprint(), inGroup(d.plan)
-	specs := changelog.Topics(d.plan, d.cfg.ReplicationFactor, d.cfg.Unlogged)
-	if d.cfg.Mode == Barrier {
+	d.internal, d.changelogs = nil, nil
+	var specs []kafka.TopicSpec
+	if d.cfg.Mode == Changelog {
+		specs = changelog.Topics(d.plan, d.cfg.ReplicationFactor, d.cfg.Unlogged)
+		for _, t := range specs {
+			d.changelogs = append(d.changelogs, t.Name)
+		}
+	} else {
 		specs = []kafka.TopicSpec{{
 			Name: d.controlTopic, Partitions: 1, Replication: d.cfg.ReplicationFactor, Configs: kafka.InternalConfigs(controlRecordBytes),
 		}}
@@ -297,6 +305,7 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology, match
 	}
 	for name, t := range internal {
 		d.topicIDs[name] = t.ID
+		d.internal = append(d.internal, name)
 	}
 	return nil
 }

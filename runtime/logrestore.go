@@ -282,8 +282,26 @@ func (i *logInstance) boundsOf(ctx context.Context, e *changelog.Engine, specs [
 	if len(tps) == 0 {
 		return nil, nil
 	}
+	var topics []string
+	for _, tp := range tps {
+		topics = append(topics, tp.Topic)
+	}
 	var starts, ends map[ids.TopicPartition]int64
+	var missing time.Time // since when a topic is
 	err := i.retry(ctx, "find the bounds of the changelogs", func(ctx context.Context) (err error) {
+		err = i.sameChangelogs(ctx, topics)
+		var gone *topicMissingError
+		switch {
+		case !errors.As(err, &gone):
+			missing = time.Time{}
+		case missing.IsZero():
+			missing = time.Now()
+		case time.Since(missing) >= missingFor:
+			err = final(i.deleted(gone.topic))
+		}
+		if err != nil {
+			return err
+		}
 		if starts, err = i.admin.ListOffsets(ctx, kafka.Earliest, tps...); err == nil {
 			ends, err = i.admin.ListOffsets(ctx, kafka.Latest, tps...)
 		}

@@ -21,20 +21,26 @@ func (d *deployment) watchInputs() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(d.cfg.ListTopicsEvery)
-		defer tick.Stop()
+		timer := time.NewTimer(d.cfg.ListTopicsEvery)
+		defer timer.Stop()
+		missing := map[string]time.Time{} // since when internal topics are not found
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-tick.C:
+			case <-timer.C:
 			}
 			try, end := context.WithTimeout(ctx, 10*time.Second)
-			err := d.sameTopics(try)
+			err := d.sameTopics(try, missing)
 			end()
 			if err != nil {
 				d.fail(err)
 				return
+			}
+			if len(missing) > 0 {
+				timer.Reset(min(d.cfg.ListTopicsEvery, time.Second))
+			} else {
+				timer.Reset(d.cfg.ListTopicsEvery)
 			}
 		}
 	})
@@ -44,18 +50,16 @@ func (d *deployment) watchInputs() (stop func()) {
 	}
 }
 
-// sameTopics reports what changed about the topics that are read. A topic that
-// is not there is told by who reads it; a broker that does not answer says
-// nothing.
-func (d *deployment) sameTopics(ctx context.Context) error {
+// missingFor is how long an internal topic may be missing before that is taken
+// for true: a broker may be behind in its metadata.
+const missingFor = 10 * time.Second
+
+// sameTopics reports what changed about the topics that are read. An external
+// topic that is not there is told by who reads it; of internal ones missing
+// remembers since when. A broker that does not answer says nothing.
+func (d *deployment) sameTopics(ctx context.Context, missing map[string]time.Time) error {
 	inputs := slices.Concat(d.plan.Inputs(), d.plan.GlobalTopics())
-	names := slices.Clone(inputs)
-	for _, t := range d.plan.InternalTopics() {
-		names = append(names, t.Topic)
-	}
-	if d.cfg.Mode == Barrier {
-		names = append(names, d.controlTopic)
-	}
+	names := slices.Concat(inputs, d.internal)
 	slices.Sort(names)
 	names = slices.Compact(names)
 	found, err := d.admin.DescribeTopics(ctx, false, names...)
@@ -66,8 +70,17 @@ func (d *deployment) sameTopics(ctx context.Context) error {
 	for _, name := range names {
 		t := found[name]
 		if !t.Exists {
+			if !slices.Contains(d.internal, name) {
+				continue
+			}
+			if since, ok := missing[name]; !ok {
+				missing[name] = time.Now()
+			} else if time.Since(since) >= missingFor {
+				errs = append(errs, d.deleted(name))
+			}
 			continue
 		}
+		delete(missing, name)
 		if want, known := d.topicIDs[name]; known && t.ID != [16]byte{} && t.ID != want {
 			errs = append(errs, d.remade(name, &kafka.TopicRemadeError{Topic: name, Had: want, Has: t.ID}))
 			continue
@@ -92,9 +105,49 @@ func (d *deployment) remade(topic string, err error) error {
 		return fmt.Errorf("%w: start the application again, it reads the global table from the topic's start", err)
 	case slices.Contains(d.plan.Inputs(), topic):
 		return fmt.Errorf("%w: the application's offsets belong to the topic that was deleted; to read a new one from its start, use a new application id", err)
+	case slices.Contains(d.changelogs, topic):
+		return d.changelogLost(err)
 	}
 	return fmt.Errorf("%w: records between tasks that were acknowledged are lost; start under a new application id", err)
 }
+
+// deleted is the error of an internal topic that was there at the start and is
+// not any more.
+func (d *deployment) deleted(topic string) error {
+	return d.remade(topic, fmt.Errorf("somebody deleted topic %s while the application ran", topic))
+}
+
+// changelogLost says what a changelog topic that is gone means.
+func (d *deployment) changelogLost(err error) error {
+	return fmt.Errorf("%w: the state that it held has no other whole copy, and the committed offsets belong to it; use a new application id, or %s; the application then reads its inputs again", err, resetAdvice(d.cfg))
+}
+
+// sameChangelogs reports that changelog topics are not those that the application
+// started with: what would be restored from them is not the state that belongs to
+// the committed offsets.
+func (d *deployment) sameChangelogs(ctx context.Context, topics []string) error {
+	found, err := d.admin.DescribeTopics(ctx, false, topics...)
+	if err != nil {
+		return err
+	}
+	for _, name := range topics {
+		want, t := d.topicIDs[name], found[name]
+		switch {
+		case !slices.Contains(d.changelogs, name): // an input that serves as one
+		case !t.Exists:
+			return &topicMissingError{name}
+		case t.ID != [16]byte{} && t.ID != want:
+			return d.remade(name, &kafka.TopicRemadeError{Topic: name, Had: want, Has: t.ID})
+		}
+	}
+	return nil
+}
+
+// topicMissingError says that a broker does not know an internal topic, which may
+// be because it is behind.
+type topicMissingError struct{ topic string }
+
+func (e *topicMissingError) Error() string { return fmt.Sprintf("topic %s is not there", e.topic) }
 
 // writeAdvice adds what it means that an internal topic, which was there at the
 // start, cannot be written any more.
@@ -102,6 +155,9 @@ func (d *deployment) writeAdvice(err error) error {
 	var refused *kafka.Error
 	if code, _ := kafka.Code(err); code != unknownTopic || !errors.As(err, &refused) {
 		return err
+	}
+	if slices.Contains(d.changelogs, refused.TP.Topic) {
+		return d.changelogLost(fmt.Errorf("%w: somebody deleted this changelog topic", err))
 	}
 	if _, internal := d.topicIDs[refused.TP.Topic]; internal && !slices.Contains(d.plan.Sinks(), refused.TP.Topic) {
 		return fmt.Errorf("%w: somebody deleted this internal topic, with records that were acknowledged: start under a new application id", err)
