@@ -46,9 +46,13 @@ func logTxnID(application string, who ids.InstanceID, k int) string {
 }
 
 // begin draws the producer id of the next transaction, which ends what is open
-// on its transactional id.
+// on its transactional id. One is drawn at a time, also where a drop forgot what
+// the one under way was for: of two requests for one id the broker may carry out
+// the older one last, which would end the producer of the newer one. (A request
+// whose answer was lost can do that still: the interval is given up then and its
+// input read again.)
 func (t *logTxn) begin() {
-	if t.drawing || t.next != nil {
+	if t.drawing || t.next != nil || t.i.exiting {
 		return
 	}
 	i, life, turn := t.i, t.life, t.turn
@@ -71,10 +75,11 @@ func (t *logTxn) begin() {
 			return err
 		})
 		i.loop.post(func() {
+			t.drawing = false
 			if t.life != life {
+				t.begin()
 				return
 			}
-			t.drawing = false
 			if err != nil {
 				i.fail(err)
 				return
@@ -232,7 +237,7 @@ func (t *logTxn) lastOffset(tp ids.TopicPartition) int64 {
 // again, which is at once.
 func (t *logTxn) drop() {
 	t.life++
-	t.drawing, t.flushOf = false, -1
+	t.flushOf = -1
 	for _, w := range t.wait {
 		t.i.waitingBytes.Add(-w.size)
 		w.b.Discard()
