@@ -78,13 +78,14 @@ sim: ## seeded simulation of the protocol's state machines
 	$(GO) run ./internal/sim/simrun -seeds $(SEEDS) $(if $(MUTATE),-mutate "$(MUTATE)") $(if $(SEED),-seed $(SEED))
 
 metamorphic: ## random topologies, input, partitions and restarts against a reference
-	$(GO) test -count=1 -timeout 60m ./internal/dsltest/metamorphic $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
+	$(GO) test -count=1 -timeout 60m -parallel 8 ./internal/dsltest/metamorphic $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
 
 crash: ## real processes on real servers, killed at random, every output record checked
 	cd integration && $(GO) run ./crash -mode $(MODE) -guarantee $(GUARANTEE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(STANDBYS),-standbys $(STANDBYS)) $(if $(BREAK),-break $(BREAK))
 
 elastic: ## instances come, go and are restarted under load on a real broker; no record is processed twice
 	cd integration && $(GO) run ./elastic $(ARGS)
+	$(GO) test -count=1 -v -run TestTenInstances ./internal/dsltest/ten -measure
 
 bench: ## the count workload against the floor, on a real broker
 	cd integration && $(GO) run ./bench $(ARGS)

@@ -43,6 +43,7 @@ type brokerRun struct {
 	broker     *embedded.Broker
 	client     *testkit.Client
 	dir        string
+	opts       []tidegate.Option // beyond those of start
 	apps       map[string]*instance
 	outs       map[*sink]*testkit.Reader
 }
@@ -51,6 +52,7 @@ type instance struct {
 	app  *tidegate.App
 	stop context.CancelFunc
 	done chan error
+	net  *testkit.Network // of runFleet
 }
 
 func runBroker(t *testing.T, seed int64) {
@@ -128,20 +130,20 @@ func (r *brokerRun) open() {
 	}
 }
 
-func (r *brokerRun) start(ctx context.Context, name string) {
+func (r *brokerRun) start(ctx context.Context, name string, opts ...tidegate.Option) {
 	r.t.Helper()
-	app, err := tidegate.New(r.built,
+	app, err := tidegate.New(r.built, append([]tidegate.Option{
 		tidegate.WithApplicationID("app"), tidegate.WithBrokers(r.broker.Addr()), tidegate.WithMode(r.mode),
 		tidegate.WithCheckpointDir(filepath.Join(r.dir, "checkpoints")), tidegate.WithStateDir(filepath.Join(r.dir, name)),
-		tidegate.WithInstanceName(name), tidegate.WithCheckpointInterval(200*time.Millisecond),
-		tidegate.WithCommitInterval(100*time.Millisecond), tidegate.WithCheckpointTimeout(20*time.Second),
-		tidegate.WithSessionTimeout(5*time.Second), tidegate.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
-	)
+		tidegate.WithInstanceName(name), tidegate.WithCheckpointInterval(200 * time.Millisecond),
+		tidegate.WithCommitInterval(100 * time.Millisecond), tidegate.WithCheckpointTimeout(20 * time.Second),
+		tidegate.WithSessionTimeout(5 * time.Second), tidegate.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
+	}, append(slices.Clone(r.opts), opts...)...)...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	i := &instance{app, cancel, make(chan error, 1)}
+	i := &instance{app: app, stop: cancel, done: make(chan error, 1)}
 	r.apps[name] = i
 	go func() { i.done <- app.Run(ctx) }()
 	r.t.Cleanup(func() { r.end(name) })

@@ -21,6 +21,10 @@
 // Aggregates are sums of mixed values: they depend on no order, can be taken
 // back, and a record too many or too few shows.
 //
+// TestDriver does this in one goroutine, without a broker; TestBroker with two
+// instances on the in-process broker; TestFleet with instances that come, go and
+// are cut off from the brokers, in both modes and with both guarantees.
+//
 // A seed that fails prints itself, the steps of its topology and the differences;
 // -seed=N replays it. -seeds=N runs more of them. Package metamorphic has nothing
 // but tests.
