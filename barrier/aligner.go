@@ -219,8 +219,13 @@ func NewAligner(cfg AlignConfig) (*Aligner, error) {
 // waited for: the task now takes its snapshot and then calls Snapshotted.
 func (a *Aligner) Offer(input int, s *Segment) (v Verdict, aligned bool) {
 	in := &a.inputs[input]
+	end := s.Last + 1
+	if s.More {
+		// A position taken before the record's last entry must lead back to it.
+		end = s.Last
+	}
 	if s.Life != a.life {
-		in.scan = max(in.scan, s.Last+1)
+		in.scan = max(in.scan, end)
 		a.stats.SkippedLife++
 		return Skip, false
 	}
@@ -228,7 +233,7 @@ func (a *Aligner) Offer(input int, s *Segment) (v Verdict, aligned bool) {
 		in.stop = id
 		return Stop, false
 	}
-	in.scan = max(in.scan, s.Last+1)
+	in.scan = max(in.scan, end)
 	i, ok := in.find(s.Channel.Task)
 	if !ok || !a.counts(&in.channels[i], s) {
 		a.stats.SkippedIncarnation++

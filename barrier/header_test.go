@@ -140,7 +140,7 @@ func TestSegmentReader(t *testing.T) {
 		}
 		want := []Segment{
 			{Kind: HeaderData, Channel: c, First: 10, Last: 11, MinTime: 3, MaxTime: 5},
-			{Kind: HeaderBarrier, Channel: c, N: 8, First: 12, Last: 12},
+			{Kind: HeaderBarrier, Channel: c, N: 8, First: 12, Last: 12, More: true},
 			{Kind: HeaderBarrier, Channel: Channel{tid(0, 2), 9}, N: 8, First: 12, Last: 12},
 			{Kind: HeaderData, Channel: c, First: 13, Last: 13, MinTime: 7, MaxTime: 7},
 			{Kind: HeaderTime, Channel: c, Time: 7, Current: true, First: 14, Last: 14},

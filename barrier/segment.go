@@ -23,6 +23,8 @@ type Segment struct {
 	Records []record.Raw
 	// First and Last are the offsets of the first and last record.
 	First, Last int64
+	// More: further entries of the same barrier or time record follow.
+	More bool
 	// MinTime and MaxTime are the smallest and largest timestamp of data.
 	MinTime, MaxTime int64
 	// Bytes is the approximate size of data: keys, values and headers.
@@ -114,6 +116,7 @@ func (r *SegmentReader) nextEntry() (Segment, bool) {
 		return Segment{}, false
 	}
 	r.entry++
+	s.More = r.entry < len(r.head.Channels) || r.entry < len(r.head.Times)
 	return s, true
 }
 

@@ -39,6 +39,8 @@
 //	    positions are never stored.
 //	T2  At a barrier: caches are flushed first, then the barrier is written,
 //	    then positions and state are fixed (R14); nothing is processed between.
+//	    Tasks that take their snapshots together do each of the three for all of
+//	    them before the next, and share the barrier (together.go).
 //	T3  Behind barrier n every batch of the task is handed over with LastBarrier
 //	    n, before it with an earlier one.
 //	T4  After Revoke returned, nothing of the task is handed to the Protocol.

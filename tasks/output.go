@@ -161,18 +161,24 @@ func (o *output) flush(p *outPart) {
 // announce adds a time record when the stream time or a flag changed since the
 // last one.
 func (o *output) announce(p *outPart, idle, current bool) {
+	if c, ok := o.news(p, idle, current); ok {
+		o.t.scratch = barrier.AppendTimeHeader(o.t.scratch[:0], o.t.spec.Life, []barrier.ChannelTime{c})
+		o.control(p, o.t.scratch)
+	}
+}
+
+// news is what to announce, if the stream time or a flag changed since the last
+// time; the caller announces it.
+func (o *output) news(p *outPart, idle, current bool) (c barrier.ChannelTime, ok bool) {
 	st := o.t.times.StreamTime()
 	if p.known && st == p.announced && idle == p.announcedIdle && current == p.announcedCurrent {
-		return
+		return c, false
 	}
 	p.announced, p.announcedIdle, p.announcedCurrent, p.known = st, idle, current, true
 	if o.merged && !current {
 		o.t.unsaid = true
 	}
-	o.t.scratch = barrier.AppendTimeHeader(o.t.scratch[:0], o.t.spec.Life, []barrier.ChannelTime{{
-		Channel: o.t.channel, Time: st, Idle: idle, Current: current,
-	}})
-	o.control(p, o.t.scratch)
+	return barrier.ChannelTime{Channel: o.t.channel, Time: st, Idle: idle, Current: current}, true
 }
 
 // current is what to announce; nothing where nobody waits for it.
@@ -210,19 +216,26 @@ func (t *Task) flushOpen(limit time.Time) (oldest time.Time) {
 // nothing from the task for so long; sooner what ends a wait there, and what the
 // task says for the first time (R13).
 func (t *Task) announceAlone(after time.Duration) {
-	idle := t.times.Idle(t.monoMillis())
 	for _, o := range t.repartition {
-		current := o.current()
-		for i := range o.parts {
-			p := &o.parts[i]
-			if p.batch != nil {
-				continue // as it is handed over
-			}
-			if !p.known || idle != p.announcedIdle || current && !p.announcedCurrent || t.now.Sub(p.sent) >= after {
-				o.announce(p, idle, current)
-			}
+		o.announceAlone(after)
+	}
+}
+
+func (o *output) announceAlone(after time.Duration) {
+	idle, current := o.t.times.Idle(o.t.monoMillis()), o.current()
+	for i := range o.parts {
+		if p := &o.parts[i]; o.due(p, idle, current, after) {
+			o.announce(p, idle, current)
 		}
 	}
+}
+
+// due reports whether news for a partition are announced alone now.
+func (o *output) due(p *outPart, idle, current bool, after time.Duration) bool {
+	if p.batch != nil {
+		return false // as it is handed over
+	}
+	return !p.known || idle != p.announcedIdle || current && !p.announcedCurrent || o.t.now.Sub(p.sent) >= after
 }
 
 // current reports whether the task processed its inputs to their ends as of the

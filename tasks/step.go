@@ -330,26 +330,42 @@ func (t *Task) punctuate(st int64) (err error) {
 
 // snapshot is what happens at barrier n, in R14's order.
 func (t *Task) snapshot(n ids.CheckpointID) {
-	begun := time.Now()
-	s := &Snapshot{N: n, Task: t.spec.ID, Incarnation: t.spec.Incarnation, External: make(map[ids.TopicPartition]int64, len(t.external))}
-	if t.spec.Rules.SkipR14 && !t.fixState(s) {
+	s := t.beginSnapshot(n)
+	if s == nil {
 		return
 	}
-	if err := t.flushCaches(); err != nil {
-		t.fail(fmt.Errorf("flush state of task %s: %w", t.spec.ID, err))
-		return
-	}
-	t.parked = t.stopAt == n
 	if !t.spec.Rules.SkipR8 && !t.spec.ReadCommitted {
 		t.writeBarrier(n)
 	} else {
 		t.flushOpen(t.now)
 	}
+	t.endSnapshot(s)
+}
+
+// beginSnapshot is what comes before the barrier; nil when it fails the task.
+func (t *Task) beginSnapshot(n ids.CheckpointID) *Snapshot {
+	begun := time.Now()
+	s := &Snapshot{N: n, Task: t.spec.ID, Incarnation: t.spec.Incarnation, External: make(map[ids.TopicPartition]int64, len(t.external))}
+	if t.spec.Rules.SkipR14 && !t.fixState(s) {
+		return nil
+	}
+	if err := t.flushCaches(); err != nil {
+		t.fail(fmt.Errorf("flush state of task %s: %w", t.spec.ID, err))
+		return nil
+	}
+	t.parked = t.stopAt == n
+	s.Pause = time.Since(begun)
+	return s
+}
+
+// endSnapshot is what comes behind the barrier.
+func (t *Task) endSnapshot(s *Snapshot) {
+	begun := time.Now()
 	if !t.spec.Rules.SkipR14 && !t.fixState(s) {
 		return
 	}
-	s.Pause = time.Since(begun)
-	t.lastBarrier = n
+	s.Pause += time.Since(begun)
+	t.lastBarrier = s.N
 	t.protocol.Passed(t, s)
 	if !t.spec.ReadCommitted {
 		t.release(t.aligner.Snapshotted())

@@ -78,6 +78,9 @@ type Rules struct {
 	SkipR14 bool
 	// SkipR8 writes no barrier behind the data of every partition.
 	SkipR8 bool
+	// SharedFirst writes the barrier that tasks share before what the last one of
+	// them wrote is handed over (R8).
+	SharedFirst bool
 	// Wall, when set, says what the machine's clock shows at a time of Clock, so
 	// that a test can set it forward and back; nothing but wall-clock timers and
 	// event times from the wall clock may notice.
@@ -347,17 +350,15 @@ func (t *Task) receive(in *input, b *kafka.Batch) {
 	}
 }
 
-// trigger begins checkpoint n.
-func (t *Task) trigger(n ids.CheckpointID, stop bool) {
+// trigger begins checkpoint n, and reports whether the snapshot is due at once.
+func (t *Task) trigger(n ids.CheckpointID, stop bool) bool {
 	if t.failed || t.parked {
-		return
+		return false
 	}
 	if stop {
 		t.stopAt = n
 	}
-	if t.spec.ReadCommitted || t.aligner.Trigger(n) {
-		t.snapshot(n)
-	}
+	return t.spec.ReadCommitted || t.aligner.Trigger(n)
 }
 
 // decided hears how n ended.

@@ -37,6 +37,7 @@ type Worker struct {
 	spareC   []func()
 	spareA   []delivery
 	lastTick time.Time
+	alone    []*Task // whose times may have to be announced
 	quit     bool
 	done     chan struct{}
 }
@@ -156,12 +157,16 @@ func (w *Worker) remove(gone func(inc ids.Incarnation, t ids.TaskID) bool) <-cha
 // stop behind its barrier.
 func (w *Worker) Trigger(inc ids.Incarnation, n ids.CheckpointID, stop bool) {
 	w.command(func() {
+		var due []*Task
 		for _, t := range w.tasks {
 			if t.spec.Incarnation == inc {
 				t.now = w.clock()
-				t.trigger(n, stop)
+				if t.trigger(n, stop) {
+					due = append(due, t)
+				}
 			}
 		}
+		snapshots(due, n)
 	})
 }
 
@@ -308,11 +313,20 @@ func (w *Worker) tick(now time.Time) {
 	}
 	since := now.Sub(w.lastTick)
 	w.lastTick = now
+	w.alone = w.alone[:0]
 	for _, t := range w.tasks {
 		t.pace.look(since)
-		if !t.failed && !t.parked {
+		if !t.failed && !t.parked && len(t.repartition) > 0 {
 			t.now = now
-			t.announceAlone(timeAlone)
+			w.alone = append(w.alone, t)
 		}
 	}
+	for _, s := range sharing(w.alone) {
+		if len(s) == 1 {
+			s[0].announceAlone(timeAlone)
+		} else {
+			s.announceAlone(timeAlone)
+		}
+	}
+	clear(w.alone)
 }

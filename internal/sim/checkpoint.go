@@ -94,7 +94,8 @@ func (p *process) trigger(e barrier.DoTrigger) {
 }
 
 // sendBarriers writes one barrier record for all tasks that passed at the
-// Trigger: R8 allows a record to carry several.
+// Trigger, and one with the times that they did not announce yet: R8 and R13
+// allow a record to carry several.
 func (p *process) sendBarriers() {
 	cp := p.cp
 	for _, prod := range p.producers() {
@@ -111,10 +112,30 @@ func (p *process) sendBarriers() {
 		for _, topic := range p.w.plan.topology()[0].outputs {
 			for i := range p.w.plan.partitionsOf(topic) {
 				part := p.w.partition(ids.TopicPartition{Topic: topic, Partition: int32(i)})
-				prod.send(part, inc, []record.Raw{{Headers: header(barrier.AppendBarrierHeader(nil, p.life, cp.n, channels))}})
+				var recs []record.Raw
+				if times := p.sharedTimes(prod, part); len(times) > 0 {
+					recs = append(recs, record.Raw{Headers: header(barrier.AppendTimeHeader(nil, p.life, times))})
+				}
+				recs = append(recs, record.Raw{Headers: header(barrier.AppendBarrierHeader(nil, p.life, cp.n, channels))})
+				prod.send(part, inc, recs)
 			}
 		}
 	}
+}
+
+// sharedTimes are the news for a partition of the tasks whose barriers wait.
+func (p *process) sharedTimes(prod *producer, part *repPartition) (out []barrier.ChannelTime) {
+	for _, t := range p.cp.waiting {
+		for i := range t.rep {
+			b := &t.rep[i]
+			if t.prod != prod || b.part != part || len(b.recs) > 0 || !t.newsFor(b) {
+				continue
+			}
+			b.time, b.idle, b.at = t.times.StreamTime(), t.times.Idle(p.w.now), p.w.now
+			out = append(out, barrier.ChannelTime{Channel: barrier.Channel{Task: t.id, Inc: t.inc}, Time: b.time, Idle: b.idle})
+		}
+	}
+	return out
 }
 
 // allPassed notes what has to be acknowledged once all tasks passed.
@@ -171,7 +192,7 @@ func (p *process) snapshot(t *task, n ids.CheckpointID) {
 		case w.rules.BarrierSkips && len(b.recs) == 0:
 		case !cp.collect:
 			t.sendRep(b, n)
-		case len(b.recs) > 0:
+		case len(b.recs) > 0 && !w.rules.SharedFirst:
 			t.sendRep(b, ids.NoCheckpoint)
 		}
 	}

@@ -18,6 +18,7 @@ type Rules struct {
 	ReadGap       bool // R1: a fetch that was not answered is not repeated
 	BarrierFirst  bool // R8: the barrier goes out before the records that precede it
 	BarrierSkips  bool // R8: the barrier goes only to partitions that got records since the last
+	SharedFirst   bool // R8: the barrier that tasks share goes out before the records of one of them
 	SnapshotFirst bool // R14: the state is fixed before caches and buffers are flushed
 	ReuseNames    bool // R15: object names do not contain incarnation, checkpoint and attempt
 	StartStale    bool // R25: a new owner starts from what it prefetched
@@ -43,6 +44,7 @@ func Mutants() []Mutant {
 		{"R6", b(barrier.Rules{SkipR6: true})},
 		{"R8", Rules{BarrierFirst: true}},
 		{"R8/not-everywhere", Rules{BarrierSkips: true}},
+		{"R8/shared-first", Rules{SharedFirst: true}},
 		{"R9", b(barrier.Rules{SkipR9: true})},
 		{"R14", Rules{SnapshotFirst: true}},
 		{"R15", Rules{ReuseNames: true}},
