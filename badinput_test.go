@@ -493,7 +493,7 @@ func TestLocalStateFailsWhileRunning(t *testing.T) {
 	bad := state.Corrupted(filepath.Join(c.dir, "a"), errors.New("checksum of block 3"))
 	fail.Store(&bad)
 	c.produce("in", words(500, 20, 2)...)
-	require.Eventually(t, func() bool { return a.State() != tidegate.Running }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return a.Health().Failures > 0 }, 30*time.Second, time.Millisecond)
 	fail.Store(nil)
 	c.await(out, 1000)
 	a.close()

@@ -16,8 +16,8 @@ type State uint8
 //	   └────────────┴────────────┘  Rollback; any state ──▶ Failed
 const (
 	StateJoining   State = iota // reading the log, joining the group, waiting for a Start
-	StateRestoring              // tasks are being restored
-	StateRunning                // all tasks of the instance run (it may have none)
+	StateRestoring              // tasks are being restored, and none of an earlier start runs
+	StateRunning                // all tasks of the instance run (it may have none), or did and some still do
 	StateStopping               // a clean stop is under way
 	StateStopped                // ended
 	StateFailed                 // ended with an error

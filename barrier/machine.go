@@ -328,6 +328,9 @@ func (m *Machine) Life() (ids.Life, bool) { return m.log.life, m.log.haveLife }
 // State returns the instance's state.
 func (m *Machine) State() State { return m.state }
 
+// Restoring returns the tasks of this instance that do not run yet, or not again.
+func (m *Machine) Restoring() TaskSet { return m.part.tasks.Minus(m.part.running) }
+
 // Leading reports whether this instance is the coordinator.
 func (m *Machine) Leading() bool { return m.coord.leading(m) }
 

@@ -71,7 +71,7 @@ func (p *participant) hand(m *Machine, b Complete, inc ids.Incarnation, n Checkp
 		Lineages: m.log.lineages, Owners: m.log.start.owners,
 	})
 	if !p.leaving && len(come) > 0 {
-		m.setState(StateRestoring)
+		p.restoring(m)
 	}
 }
 

@@ -33,6 +33,14 @@ func (p *participant) begin(m *Machine) {
 	case p.running.ContainsAll(all):
 		m.setState(StateRunning)
 	default:
+		p.restoring(m)
+	}
+}
+
+// restoring shows that tasks are being restored, unless others of an instance
+// that ran go on meanwhile.
+func (p *participant) restoring(m *Machine) {
+	if m.state != StateRunning || len(p.running) == 0 {
 		m.setState(StateRestoring)
 	}
 }
@@ -53,7 +61,7 @@ func (p *participant) rollBack(m *Machine, b Rollback, out Outcome) {
 		case len(p.tasks) == 0:
 			m.setState(StateJoining)
 		default:
-			m.setState(StateRestoring)
+			p.restoring(m)
 		}
 	}
 	if len(p.tasks) > 0 {

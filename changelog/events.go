@@ -148,6 +148,8 @@ type (
 	DoReport struct {
 		State Condition
 		Tasks []ids.TaskID
+		// Restoring are those of Tasks that are being restored.
+		Restoring []ids.TaskID
 	}
 	// DoSetback tells of a failure: the tasks start again after Wait
 	// milliseconds, or, if GiveUp, the application ends.

@@ -500,11 +500,16 @@ func (m *Machine) tellOwned() {
 	m.do(DoRejoin{})
 }
 
+// report shows where the instance stands: one that ran goes on doing so while
+// tasks come and go, as long as one of them runs.
 func (m *Machine) report() {
 	r := DoReport{State: Running, Tasks: m.owned}
-	for _, t := range m.tasks {
-		if t.state != running {
-			r.State = Restoring
+	runs := false
+	for _, id := range m.sorted() {
+		if m.tasks[id].state == starting {
+			r.Restoring = append(r.Restoring, id)
+		} else {
+			runs = runs || m.tasks[id].state != closing
 		}
 	}
 	switch {
@@ -512,8 +517,12 @@ func (m *Machine) report() {
 		r.State = Stopping
 	case m.member == "":
 		r.State = Joining
+	case len(r.Restoring) > 0 && (!runs || m.reported.State != Running):
+		r.State = Restoring
+	case len(m.tasks) > 0 && !runs:
+		r.State = Restoring // what is closed starts again, or elsewhere
 	}
-	if r.State != m.reported.State || !slices.Equal(r.Tasks, m.reported.Tasks) {
+	if r.State != m.reported.State || !slices.Equal(r.Tasks, m.reported.Tasks) || !slices.Equal(r.Restoring, m.reported.Restoring) {
 		m.reported = r
 		m.do(r)
 	}

@@ -106,7 +106,7 @@ func TestChangelogRestore(t *testing.T) {
 	l.awaitCount(committed, 5000, 60*time.Second)
 	b := l.run("b")
 	l.eventually(60*time.Second, "both have tasks", func() bool {
-		return a.State() == tidegate.Running && b.State() == tidegate.Running && len(b.Health().Tasks) == 4
+		return a.State() == tidegate.Running && b.State() == tidegate.Running && len(b.Health().Tasks) == 4 && len(b.Health().Restoring) == 0
 	})
 	l.produce(l.words(5000, 1000, 500)...)
 	l.awaitCount(committed, 6000, 60*time.Second)

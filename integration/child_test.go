@@ -70,7 +70,7 @@ func reportHealth(app *tidegate.App) {
 	var last []byte
 	for range time.Tick(20 * time.Millisecond) {
 		h := app.Health()
-		b, _ := json.Marshal(childHealth{h.State.String(), h.Instance, h.Tasks, h.LastCheckpoint, h.Records})
+		b, _ := json.Marshal(childHealth{h.State.String(), h.Instance, h.Tasks, h.Restoring, h.LastCheckpoint, h.Records})
 		if !bytes.Equal(b, last) {
 			fmt.Printf("health %s\n", b)
 			last = b
@@ -82,6 +82,7 @@ func reportHealth(app *tidegate.App) {
 type childHealth struct {
 	State, Instance string
 	Tasks           []string
+	Restoring       []string
 	Checkpoint      int64
 	Records         int64
 }
@@ -204,7 +205,7 @@ func (c *child) arm(phase string, records int64, action string) {
 // awaitRunning waits until the child runs tasks, at least one if owning.
 func (c *child) awaitRunning() {
 	c.l.Helper()
-	c.await(60*time.Second, "it runs tasks", func(h childHealth) bool { return h.State == "Running" && len(h.Tasks) > 0 })
+	c.await(60*time.Second, "it runs tasks", func(h childHealth) bool { return h.State == "Running" && len(h.Tasks) > 0 && len(h.Restoring) == 0 })
 }
 
 func (c *child) await(limit time.Duration, what string, done func(childHealth) bool) {

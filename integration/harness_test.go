@@ -315,7 +315,7 @@ func (a *local) awaitRunning() {
 			a.l.Fatalf("it ended: %v", a.err)
 		default:
 		}
-		return a.State() == tidegate.Running
+		return a.State() == tidegate.Running && len(a.Health().Restoring) == 0
 	})
 }
 

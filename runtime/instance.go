@@ -59,6 +59,7 @@ type instance struct {
 
 	runs        []*run          // what the latest Start and the handovers since gave
 	tasks       barrier.TaskSet // of all of them
+	restoring   barrier.TaskSet // as Health shows them
 	lineages    barrier.Lineages
 	uploads     int64 // numbers uploads, so that no name is put twice (R15)
 	prefetch    *prefetcher
@@ -107,6 +108,17 @@ func (i *instance) step(ev barrier.Event) {
 	for _, w := range i.workers {
 		w.SetLog(end)
 	}
+	i.showRestoring()
+}
+
+// showRestoring lists the tasks that are being restored, if those changed.
+func (i *instance) showRestoring() {
+	now := i.machine.Restoring()
+	if now.Equal(i.restoring) {
+		return
+	}
+	i.restoring = now
+	i.status.update(func(h *Health) { h.Restoring = taskNames(now) })
 }
 
 // post lets the machine see an event from any goroutine.
@@ -146,7 +158,7 @@ func (d *deployment) runInstance(ctx context.Context) error {
 	i.log = d.cfg.Logger.With("instance", i.self.String())
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	defer i.cancel()
-	d.status.update(func(h *Health) { h.Instance, h.Tasks = i.self.String(), nil })
+	d.status.update(func(h *Health) { h.Instance, h.Tasks, h.Restoring = i.self.String(), nil, nil })
 	if err := i.open(ctx); err != nil {
 		i.close()
 		return err
@@ -205,12 +217,24 @@ func (i *instance) open(ctx context.Context) error {
 	return nil
 }
 
-// Bounds of a handover (R25): tasks that move stand still during its checkpoint,
-// and who leaves must not wait until its deadline for prefetches.
-const (
-	handoverTimeout = 10 * time.Second
-	readyTimeout    = 10 * time.Second
-)
+// handoverTimeout bounds the checkpoint of a handover, behind whose barrier tasks
+// that move stand still (R25): by what it takes to notice that an instance is
+// lost, since moving a task on purpose should not cost more. (The machine allows
+// twice the time of the checkpoint before in any case.)
+func (c Config) handoverTimeout() time.Duration {
+	return min(c.CheckpointTimeout, max(c.SessionTimeout, leastHandover))
+}
+
+// readyTimeout is how long new owners that are late with their prefetches delay
+// those that are not (R25): as long, but a third of the deadline of one that
+// leaves, so that it need not wait until then.
+func (c Config) readyTimeout() time.Duration {
+	return min(c.ShutdownDeadline/3, max(c.SessionTimeout, leastHandover))
+}
+
+// leastHandover keeps short session timeouts from making handovers impossible on
+// a busy machine.
+const leastHandover = 5 * time.Second
 
 func (i *instance) machineConfig() barrier.Config {
 	c := i.cfg
@@ -226,7 +250,7 @@ func (i *instance) machineConfig() barrier.Config {
 		Interval: ms(c.CheckpointInterval), CheckpointTimeout: ms(c.CheckpointTimeout),
 		ToleratedAborts: aborts, TransactionTimeout: ms(c.TransactionTimeout),
 		SessionTimeout: ms(c.SessionTimeout), ExpectedRestart: ms(c.ExpectedRestart),
-		HandoverTimeout: ms(min(c.CheckpointTimeout, handoverTimeout)), ReadyTimeout: ms(min(c.ShutdownDeadline/3, readyTimeout)),
+		HandoverTimeout: ms(c.handoverTimeout()), ReadyTimeout: ms(c.readyTimeout()),
 		ShutdownDeadline: ms(c.ShutdownDeadline), Settle: 200, LeaveGrace: 1000,
 		AppendRetry: 2000, Retain: c.RetainCheckpoints, Rules: c.TestRules.Barrier,
 	}

@@ -108,7 +108,7 @@ func (d *deployment) runChangelog(ctx context.Context) error {
 	i.log = d.cfg.Logger.With("instance", i.self.String())
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	defer i.cancel()
-	d.status.update(func(h *Health) { h.Instance, h.Tasks = i.self.String(), nil })
+	d.status.update(func(h *Health) { h.Instance, h.Tasks, h.Restoring = i.self.String(), nil, nil })
 	i.machine = changelog.NewMachine(changelog.Config{
 		Self: i.self, Interval: d.cfg.CommitInterval.Milliseconds(), IdleInterval: idleCommit.Milliseconds(),
 		ShutdownDeadline: d.cfg.ShutdownDeadline.Milliseconds(), Restart: d.cfg.Restart,
@@ -299,7 +299,7 @@ func (i *logInstance) setback(e changelog.DoSetback) {
 }
 
 func (i *logInstance) report(e changelog.DoReport) {
-	i.status.update(func(h *Health) { h.Tasks = taskNames(e.Tasks) })
+	i.status.update(func(h *Health) { h.Tasks, h.Restoring = taskNames(e.Tasks), taskNames(e.Restoring) })
 	i.status.set(map[changelog.Condition]State{
 		changelog.Joining: Joining, changelog.Restoring: Restoring, changelog.Running: Running, changelog.Stopping: Stopping,
 	}[e.State], nil)

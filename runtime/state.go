@@ -21,7 +21,8 @@ const (
 	Joining
 	// Restoring: this instance's tasks fetch their state.
 	Restoring
-	// Running: all tasks of this instance process records.
+	// Running: all tasks of this instance process records, or did and some go on
+	// while Health.Restoring lists the others.
 	Running
 	// Stopping: a last checkpoint is taken before the instance leaves.
 	Stopping
@@ -53,6 +54,9 @@ type Health struct {
 	Instance string
 	// Tasks are the ids ("subtopology_partition") this instance owns.
 	Tasks []string
+	// Restoring are those of them that fetch their state: all of them in the state
+	// Restoring, some after a partial rollback or while tasks move here.
+	Restoring []string
 	// LastCheckpoint is the id of the last completed checkpoint, -1 before
 	// the first.
 	LastCheckpoint int64
@@ -117,6 +121,7 @@ func (s *status) get() Health {
 	defer s.mu.Unlock()
 	h := s.h
 	h.Tasks = append([]string(nil), s.h.Tasks...)
+	h.Restoring = append([]string(nil), s.h.Restoring...)
 	return h
 }
 

@@ -128,7 +128,7 @@ func (c *cluster) running(apps ...*running) {
 			if a.State() == tidegate.Failed {
 				c.t.Fatal(a.Health().Err)
 			}
-			return a.State() == tidegate.Running && len(a.Health().Tasks) > 0
+			return a.State() == tidegate.Running && len(a.Health().Tasks) > 0 && len(a.Health().Restoring) == 0
 		})
 	}
 }

@@ -174,7 +174,7 @@ func TestReuseSourceTopicsStandby(t *testing.T) {
 	b := run(ctx, t, c.app(topo, "b", opts...))
 	err := out.Await(ctx, func() bool {
 		ask(2000, out.Count()+1000, a)
-		return b.State() == tidegate.Running && len(b.Health().Tasks) == 1
+		return b.State() == tidegate.Running && len(b.Health().Tasks) == 1 && len(b.Health().Restoring) == 0
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func TestWarmUp(t *testing.T) {
 			t.Errorf("%v: instances have %d and %d tasks while one has no state, want 4 and 0", kind, x, y)
 		}
 		close(g.open)
-		for len(b.Health().Tasks) != 2 || b.State() != tidegate.Running || len(a.Health().Tasks) != 2 {
+		for len(b.Health().Tasks) != 2 || b.State() != tidegate.Running || len(b.Health().Restoring) > 0 || len(a.Health().Tasks) != 2 {
 			c.round(ctx, 10, a)
 		}
 		c.round(ctx, 100, a)
@@ -195,7 +195,7 @@ func TestWithoutWarmUp(t *testing.T) {
 	c.round(ctx, 2000, a)
 	var log logBuffer
 	b := run(ctx, t, c.app(c.topo, "b", tidegate.WithAcceptableLag(math.MaxInt64), tidegate.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))
-	for len(b.Health().Tasks) != 2 || b.State() != tidegate.Running {
+	for len(b.Health().Tasks) != 2 || b.State() != tidegate.Running || len(b.Health().Restoring) > 0 {
 		c.round(ctx, 10, a)
 	}
 	if got := log.restored(); len(got) != 2 || got[0]+got[1] < 1000 {

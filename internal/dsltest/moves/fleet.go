@@ -237,7 +237,7 @@ func (f *Fleet) AwaitTasks(ctx context.Context, low, high int) error {
 		var have []int
 		for _, i := range f.instances {
 			h := i.app.Health()
-			fits = fits && h.State == tidegate.Running && len(h.Tasks) >= low && len(h.Tasks) <= high
+			fits = fits && h.State == tidegate.Running && len(h.Restoring) == 0 && len(h.Tasks) >= low && len(h.Tasks) <= high
 			have = append(have, len(h.Tasks))
 		}
 		if fits {

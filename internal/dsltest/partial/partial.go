@@ -253,7 +253,7 @@ func (c *cluster) running() bool {
 	tasks := 0
 	for _, app := range c.apps {
 		h := app.Health()
-		if h.State != tidegate.Running || len(h.Tasks) == 0 {
+		if h.State != tidegate.Running || len(h.Tasks) == 0 || len(h.Restoring) > 0 {
 			return false
 		}
 		tasks += len(h.Tasks)
