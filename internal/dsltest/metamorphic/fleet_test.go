@@ -194,7 +194,7 @@ func (f *fleet) allRun(ctx context.Context) {
 			if h.State == tidegate.Failed {
 				f.t.Fatalf("instance %s failed: %v", name, h.Err)
 			}
-			running = running && h.State == tidegate.Running
+			running = running && h.State == tidegate.Running && len(h.Restoring) == 0
 			least, most = min(least, len(h.Tasks)), max(most, len(h.Tasks))
 		}
 		if running && most-least <= 1 {

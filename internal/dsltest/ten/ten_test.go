@@ -139,7 +139,7 @@ func (f *fleet) topology() *tidegate.Topology {
 func (f *fleet) spread() bool {
 	each := 2 * int(f.size.partitions) / f.size.instances
 	for _, app := range f.apps {
-		if h := app.Health(); h.State != tidegate.Running || len(h.Tasks) != each {
+		if h := app.Health(); h.State != tidegate.Running || len(h.Restoring) > 0 || len(h.Tasks) != each {
 			return false
 		}
 	}
