@@ -72,14 +72,14 @@ func (a *App) State() State { return a.rt.State() }
 func (a *App) Health() Health { return a.rt.Health() }
 
 // WithCheckpointDir keeps checkpoints in a directory, which all instances must
-// share: a network file system, or the only machine's disk.
+// share: a network file system, or the only machine's disk. Like every option of
+// checkpoints it has no effect in changelog mode, whatever the path.
 func WithCheckpointDir(path string) Option {
 	return func(c *runtime.Config) {
-		s, err := dir.New(path)
-		if err != nil {
-			c.Err = errors.Join(c.Err, err)
-			return
+		if s, err := dir.New(path); err != nil {
+			c.Store, c.StoreErr = nil, fmt.Errorf("WithCheckpointDir(%q): %w", path, err)
+		} else {
+			c.Store, c.StoreErr = s, nil
 		}
-		c.Store = s
 	}
 }

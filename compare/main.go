@@ -29,9 +29,16 @@ func main() {
 	s.define(flag.CommandLine)
 	list := flag.Bool("list", false, "list systems and workloads, and end")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		exit(fmt.Errorf("%q is no flag: everything is said with flags; see -help", flag.Arg(0)))
+	}
 	if *list {
 		for _, sys := range (&runner{}).systems() {
-			fmt.Printf("%-32s %s\n", sys.name, sys.about)
+			runs := "all workloads"
+			if sys.workloads != nil {
+				runs = strings.Join(sys.workloads, ", ")
+			}
+			fmt.Printf("%-32s %s (%s)\n", sys.name, sys.about, runs)
 		}
 		fmt.Printf("%-32s %s\n", "workloads", strings.Join(workload.Names(), ", "))
 		return
@@ -249,13 +256,22 @@ func (r *runner) halfOfStreams(p *report.Report, workload string) int64 {
 
 func (r *runner) newReport() *report.Report {
 	return &report.Report{
-		Date: time.Now(), Machine: machine(), Versions: []string{runtime.Version(), "Kafka 4.4.0 from " + string(r.cluster.kafka.Source())},
+		Date: time.Now(), Machine: machine(), Versions: []string{runtime.Version(), brokerVersion(r.cluster.kafka)},
 		Command: "make compare ARGS=\"" + strings.Join(os.Args[1:], " ") + "\"",
 		Settings: []string{
 			fmt.Sprintf("%d partitions, %d keys, interval %s, %d rounds, warm-up %s, window %s", r.partitions, r.keys, r.interval, r.rounds, r.warmup, r.window),
 			fmt.Sprintf("grace %s (q5 %s) where a system drops late records by the largest timestamp seen; 1 s in latency rounds", r.graceOf(""), r.graceOf("q5")),
 		},
 	}
+}
+
+// brokerVersion is what is known of the broker: that of one that was running
+// before is not.
+func brokerVersion(k *servers.KafkaServer) string {
+	if !k.Managed() {
+		return "a Kafka broker that was running, of unknown version"
+	}
+	return "Kafka 4.4.0 from " + string(k.Source())
 }
 
 func machine() string {

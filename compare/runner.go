@@ -47,6 +47,10 @@ func newRunner(ctx context.Context, s settings) (*runner, error) {
 			return nil, err
 		}
 	}
+	if err := os.MkdirAll(s.out, 0o755); err != nil { // rather now than after the measurements
+		return nil, errors.Join(fmt.Errorf("-out: %w", err), os.RemoveAll(r.dir))
+	}
+	r.note("starting Kafka, or looking for it")
 	if r.cluster, err = newCluster(ctx, s.heapMB, int32(s.partitions)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(r.dir))
 	}

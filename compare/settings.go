@@ -102,14 +102,40 @@ func (s *settings) check() error {
 		known("systems", s.systems, systems),
 		known("workloads", s.workloads, workload.Names()),
 		known("latency", s.latencyOf, workload.Names()),
+		s.something(),
 		keysErr, restoreErr, changeErr, intervalsErr, skewsErr,
 		atLeast("restore-rounds", s.restoreRounds, 1), atLeast("checkpoints", s.checkpoints, 0), atLeast("checkpoint-warm", s.checkpointWarm, 0),
 		atLeast("checkpoint-keys", s.checkpointKeys, 1), atLeast("checkpoint-interval", s.checkpointInterval, 100*time.Millisecond),
 		atLeast("rounds", s.rounds, 1), atLeast("latency-rounds", s.latencyRounds, 1), atLeast("sweep-rounds", s.sweepRounds, 1), atLeast("recovery-rounds", s.recoveryRounds, 1), atLeast("keys", s.keys, 1),
 		atLeast("partitions", s.partitions, 1), atLeast("records", s.records, 1), atLeast("event-rate", s.eventRate, 1),
+		atLeast("threads", s.threads, 1), atLeast("warmup", s.warmup, 0), atLeast("latency-warmup", s.latencyWarmup, 0), atLeast("grace", s.grace, 0), atLeast("broker-heap", s.heapMB, 128),
 		atLeast("latency-rate", s.latencyRate, 0), atLeast("interval", s.interval, time.Millisecond),
 		atLeast("window", s.window, time.Second), atLeast("latency-window", s.latencyWindow, time.Second),
 	)
+}
+
+// something refuses a run in which nothing would be measured, and one with a
+// workload that none of its systems runs.
+func (s *settings) something() error {
+	var chosen []*system
+	for _, sys := range (&runner{}).systems() {
+		if slices.Contains(split(s.systems), sys.name) {
+			chosen = append(chosen, sys)
+		}
+	}
+	if len(chosen) == 0 {
+		return errors.New("-systems: give at least one; -list shows them")
+	}
+	var errs []error
+	for _, w := range slices.Concat(split(s.workloads), split(s.latencyOf)) {
+		if !slices.ContainsFunc(chosen, func(sys *system) bool { return sys.runs(w) }) {
+			errs = append(errs, fmt.Errorf("none of -systems %s runs %s; -list shows who does", s.systems, w))
+		}
+	}
+	if s.workloads == "" && s.latencyOf == "" && s.recovery == "" && s.restore == "" && s.checkpoints == 0 && s.intervals == "" && s.skews == "" {
+		errs = append(errs, errors.New("there is nothing to measure: give one of -workloads, -latency, -recovery, -restore, -checkpoints, -intervals and -skews"))
+	}
+	return errors.Join(errs...)
 }
 
 // split reads a list.
@@ -119,7 +145,11 @@ func split(list string) []string {
 
 // known refuses a list that names something that does not exist.
 func known(name, list string, names []string) error {
-	for _, s := range split(list) {
+	all := split(list)
+	for i, s := range all {
+		if slices.Contains(all[:i], s) {
+			return fmt.Errorf("-%s: %q is there twice", name, s)
+		}
 		if !slices.Contains(names, s) {
 			return fmt.Errorf("-%s: there is no %q: choose among %s, separated by commas", name, s, strings.Join(names, ", "))
 		}

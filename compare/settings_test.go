@@ -29,6 +29,11 @@ func TestListsAreRefusedWithWhatToDo(t *testing.T) {
 		{"-workloads", "count,q9", `-workloads: there is no "q9": choose among bigstate, count`},
 		{"-latency", "p5", `-latency: there is no "p5"`},
 		{"-rounds", "0", "-rounds 0: give at least 1"},
+		{"-systems", "", "-systems: give at least one"},
+		{"-systems", "floor,barrier,floor", `-systems: "floor" is there twice`},
+		{"-systems", "floor", "none of -systems floor runs q8"},
+		{"-threads", "0", "-threads 0: give at least 1"},
+		{"-warmup", "-1s", "-warmup -1s: give at least 0s"},
 		{"-interval", "0s", "-interval 0s: give at least 1ms"},
 	} {
 		_, err := parsed(t, c.flag, c.value)
@@ -37,4 +42,9 @@ func TestListsAreRefusedWithWhatToDo(t *testing.T) {
 	s, err := parsed(t, "-recovery", "100000,1000000,", "-latency=", "-workloads=")
 	require.NoError(t, err)
 	require.Equal(t, []int64{100_000, 1_000_000}, s.recoveryKeys)
+}
+
+func TestARunWithoutMeasurementsIsRefused(t *testing.T) {
+	_, err := parsed(t, "-workloads=", "-latency=", "-recovery=")
+	require.ErrorContains(t, err, "there is nothing to measure: give one of -workloads")
 }

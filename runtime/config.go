@@ -96,6 +96,7 @@ type Config struct {
 	Mode          Mode
 	Guarantee     Guarantee
 	Store         checkpoint.Store
+	StoreErr      error // why there is no Store, of whom barrier mode is told
 
 	// CommitInterval is changelog mode's: 100 ms, with AtLeastOnce 30 s.
 	CommitInterval time.Duration
@@ -354,7 +355,11 @@ func (c Config) validate() error {
 	if c.Mode == Changelog {
 		c.validateChangelog(bad)
 	}
-	if c.Mode == Barrier && c.Store == nil {
+	switch {
+	case c.Mode != Barrier:
+	case c.StoreErr != nil:
+		bad("%w", c.StoreErr)
+	case c.Store == nil:
 		bad("barrier mode needs WithCheckpointStore or WithCheckpointDir: state and positions are kept there")
 	}
 	if c.CheckpointInterval < 10*time.Millisecond {

@@ -19,7 +19,7 @@ import (
 func main() {
 	brokers := flag.String("brokers", "", "Kafka `host:port`, comma-separated; none: a broker in this process, with sample data")
 	checkpoints := flag.String("checkpoints", "", "`folder` for checkpoints, which all instances share; required with -brokers in barrier mode")
-	modeName := flag.String("mode", "barrier", "how state outlasts failures: `barrier` (checkpoints) or changelog (topics)")
+	modeName := flag.String("mode", "barrier", "how state outlasts failures, a `mode`: barrier (checkpoints) or changelog (topics)")
 	state := flag.String("state", "", "local `folder` for state; none: one in the system's temporary folder")
 	flag.Parse()
 
@@ -52,19 +52,23 @@ func modeOf(name string) (tidegate.Mode, error) {
 // serve runs one instance of the service until ctx ends. Start more of them to
 // share the work.
 func serve(ctx context.Context, brokers, checkpoints, state string, mode tidegate.Mode) error {
-	topology, err := Topology()
+	app, err := newApp(brokers, checkpoints, state, mode)
 	if err != nil {
 		return err
 	}
-	app, err := tidegate.New(topology,
+	return app.Run(ctx)
+}
+
+func newApp(brokers, checkpoints, state string, mode tidegate.Mode) (*tidegate.App, error) {
+	topology, err := Topology()
+	if err != nil {
+		return nil, err
+	}
+	return tidegate.New(topology,
 		tidegate.WithApplicationID("wordcount"),
 		tidegate.WithBrokers(strings.Split(brokers, ",")...),
 		tidegate.WithMode(mode), // the one line that differs between the modes
 		tidegate.WithCheckpointDir(checkpoints),
 		tidegate.WithStateDir(state),
 		tidegate.WithCheckpointInterval(time.Second))
-	if err != nil {
-		return err
-	}
-	return app.Run(ctx)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/serde"
 	"github.com/tidegate/tidegate/tidegatetest"
 )
@@ -50,4 +51,11 @@ func TestALineWithoutWordsGivesNothing(t *testing.T) {
 
 	driver.Input("lines", serde.String(), serde.String()).Pipe("", " -- 42!")
 	require.Zero(t, driver.Output("counts", serde.String(), serde.String()).Len())
+}
+
+func TestChangelogModeNeedsNoFolderForCheckpoints(t *testing.T) {
+	_, err := newApp("127.0.0.1:9092", "", t.TempDir(), tidegate.Changelog)
+	require.NoError(t, err)
+	_, err = newApp("127.0.0.1:9092", "", t.TempDir(), tidegate.Barrier)
+	require.ErrorContains(t, err, `WithCheckpointDir("")`)
 }
