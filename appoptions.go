@@ -157,6 +157,18 @@ func WithRetainedCheckpoints(n int) Option {
 	return func(c *runtime.Config) { c.RetainCheckpoints = n }
 }
 
+// WithControlLogRecords sets after how many records, in barrier mode, the control
+// log is summed up in a snapshot and trimmed to it; the default is 10,000, which
+// ten instances write in some eight minutes of checkpoints at an interval of one
+// second. 16 MiB of records have the same effect. A new instance reads at most
+// about as much before it joins; who has not read that far a session timeout
+// after the snapshot goes on as a new instance. Less than what two checkpoints
+// write is only good for tests. (Kafka Streams has no such log; Flink keeps what
+// corresponds to it in the high-availability store.)
+func WithControlLogRecords(n int) Option {
+	return func(c *runtime.Config) { c.ControlLogRecords = n }
+}
+
 // WithTransactionTimeout sets how long the broker keeps an open transaction;
 // the default is 10 min. It must exceed (interval + checkpoint timeout) ×
 // (tolerated aborts + 1) + session timeout + expected restart and must not
@@ -279,6 +291,35 @@ var AllowDuplicates DuplicatesAllowed
 // start that still has the option goes on from the last checkpoint and says so.
 func RestoreFrom(checkpoint int64, _ DuplicatesAllowed) Option {
 	return func(c *runtime.Config) { c.RestoreFrom, c.AllowDuplicates = &checkpoint, true }
+}
+
+// AllowLostOutput goes on when output of a completed checkpoint is lost because the
+// broker ended its transaction before it was committed: all instances were down, or
+// out of reach, for longer than the transaction timeout. With checkpoints only for
+// these, without any for whatever comes. The default is an error that names the
+// checkpoint, the transaction, its topics and the time span. State and offsets have
+// moved on, so what was lost is not written again, unless RestoreFrom goes back as
+// well. (In Flink such a job recovers in silence, without that output.)
+func AllowLostOutput(checkpoints ...int64) Option {
+	return func(c *runtime.Config) {
+		c.AllowLost = c.AllowLost || len(checkpoints) == 0
+		c.AllowLostOf = append(c.AllowLostOf, checkpoints...)
+	}
+}
+
+// StartFrom begins a new life with the state of an earlier one: a completed,
+// committed checkpoint that the store still holds, named "last" or LIFE/N, as the
+// command tidegate repair lists them. It applies when the application has no
+// control log any more: after that or a repartition topic was lost, or after
+// tidegate upgrade --execute removed them to change the topology. Inputs go on at
+// the checkpoint's offsets; output that later checkpoints committed is written
+// again, and the log says for which input. State goes to the steps of the same
+// names; what the topology no longer has is refused unless AllowDroppedState names
+// it, and steps that are new begin empty. A start that finds a control log with
+// checkpoints ignores the option and says so. (Flink: starting a job from a
+// savepoint; AllowDroppedState is its allowNonRestoredState.)
+func StartFrom(checkpoint string) Option {
+	return func(c *runtime.Config) { c.StartFrom = checkpoint }
 }
 
 // AllowDroppedState lets the application start although the checkpoint holds

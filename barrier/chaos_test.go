@@ -41,10 +41,21 @@ func TestChaosFindsMissingRules(t *testing.T) {
 var chaosKinds = []string{"running", "passed", "prepared", "committed", "manifest", "marked", "fenced", "offsets", "zero", "cleaned", "prefetched", "append-a", "append-b", "append-c"}
 
 func chaos(seed uint64, rules Rules) string {
+	w := chaosWorld(seed, rules)
+	if len(w.bad) > 0 {
+		return w.bad[0]
+	}
+	return w.settle(chaosNames)
+}
+
+var chaosNames = []string{"a", "b", "c"}
+
+// chaosWorld plays the random part of a story, up to its end or a violation.
+func chaosWorld(seed uint64, rules Rules) *world {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(4, rules)
 	w.rnd = rand.New(rand.NewPCG(seed, 2))
-	names := []string{"a", "b", "c"}
+	names := chaosNames
 	for _, n := range names {
 		w.boot(n)
 	}
@@ -79,10 +90,11 @@ func chaos(seed uint64, rules Rules) string {
 			}
 		}
 		if msg := w.check(); msg != "" {
-			return msg
+			w.bad = append(w.bad, msg)
+			return w
 		}
 	}
-	return w.settle(names)
+	return w
 }
 
 // settle ends all disturbance and expects progress.

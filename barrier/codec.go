@@ -15,10 +15,6 @@ const MaxRecordSize = 900 << 10
 // recordVersion is the first byte of every control-log record.
 const recordVersion = 1
 
-// ErrSnapshot says that the log holds a Snapshot record, which this version
-// cannot read.
-var ErrSnapshot = errors.New("the control log holds a snapshot record: it was written by a later version of tidegate; run that version")
-
 // AppendRecord appends the encoded record to dst. It fails when the record
 // exceeds MaxRecordSize.
 func AppendRecord(dst []byte, r Record) ([]byte, error) {
@@ -131,6 +127,8 @@ func (e *encoder) decision(body Body) error {
 		e.varint(int64(b.N))
 		e.instance(b.Owner)
 		e.handle(b.Handle)
+	case Snapshot:
+		e.snapshot(b)
 	default:
 		return fmt.Errorf("encode control-log record: unknown type %T", body)
 	}
@@ -141,11 +139,7 @@ func (e *encoder) start(b Start) {
 	e.varint(b.Term)
 	e.varint(int64(b.N))
 	e.varint(int64(b.Generation))
-	e.uvarint(uint64(len(b.Owners)))
-	for _, o := range b.Owners {
-		e.instance(o.Instance)
-		e.tasks(o.Tasks)
-	}
+	e.owners(b.Owners)
 	e.string(b.Fingerprint)
 }
 
@@ -160,6 +154,25 @@ func (e *encoder) ack(b Ack) {
 		e.varint(t.Age)
 		e.strings(t.Topics)
 	}
+}
+
+func (e *encoder) snapshot(b Snapshot) {
+	e.varint(b.Term)
+	e.varint(b.UpTo)
+	e.uvarint(uint64(b.Part))
+	e.uvarint(uint64(b.Of))
+	e.string(string(b.State))
+}
+
+// maxSnapshotParts bounds a Snapshot: some 500 MB of state.
+const maxSnapshotParts = 1000
+
+func (d *decoder) snapshot() Snapshot {
+	s := Snapshot{Term: d.varint(), UpTo: d.offset(), Part: int(d.int32()), Of: int(d.int32()), State: []byte(d.string())}
+	if d.err == nil && (s.Part >= s.Of || s.Of > maxSnapshotParts || len(s.State) == 0) {
+		d.fail(errors.New("part of a snapshot that has no such part"))
+	}
+	return s
 }
 
 func (e *encoder) moves(ms []Move) {
@@ -219,7 +232,7 @@ func (d *decoder) decision(kind Kind) Body {
 	case KindForfeit:
 		return Forfeit{Term: d.varint(), N: d.checkpoint(), Owner: d.instance(), Handle: d.handle()}
 	case KindSnapshot:
-		d.fail(ErrSnapshot)
+		return d.snapshot()
 	default:
 		d.fail(errors.New("unknown kind: run the version of tidegate that wrote it"))
 	}
@@ -239,15 +252,7 @@ func (d *decoder) generation() int32 {
 
 func (d *decoder) start() Start {
 	s := Start{Term: d.varint(), N: d.checkpoint(), Generation: d.generation()}
-	if n := d.count(10); n > 0 {
-		s.Owners = make([]Owner, n)
-		for i := range s.Owners {
-			s.Owners[i] = Owner{Instance: d.instance(), Tasks: d.tasks()}
-			if i > 0 && s.Owners[i-1].Instance.Compare(s.Owners[i].Instance) >= 0 {
-				d.fail(errors.New("owners are not sorted"))
-			}
-		}
-	}
+	s.Owners = d.owners()
 	s.Fingerprint = d.string()
 	return s
 }

@@ -52,6 +52,14 @@ type Config struct {
 	LeaveGrace         int64 // wait for the others to leave as well before rejoining (500)
 	AppendRetry        int64 // repeat an own record that was not read back (2 s)
 	Retain             int   // completed checkpoints kept (3, at least 1)
+	// ForfeitAll, Forfeit: lost output of any, or of these completed checkpoints is
+	// given up instead of an error (R23).
+	ForfeitAll bool
+	Forfeit    []ids.CheckpointID
+
+	SnapshotRecords int64 // records of the control log between Snapshots (10,000; -1: never)
+	SnapshotBytes   int64 // … or bytes of it (16 MiB), whichever comes first
+	SnapshotPart    int   // bytes of state in one Snapshot record (512 KiB)
 
 	Rules Rules
 }
@@ -61,6 +69,7 @@ var DefaultConfig = Config{
 	TxnIDs: 4, Interval: 10_000, CheckpointTimeout: 60_000, ToleratedAborts: 2, HandoverTimeout: 10_000, ReadyTimeout: 10_000,
 	TransactionTimeout: 600_000, SessionTimeout: 10_000, ExpectedRestart: 300_000,
 	ShutdownDeadline: 30_000, Settle: 200, LeaveGrace: 500, AppendRetry: 2000, Retain: 3,
+	SnapshotRecords: 10_000, SnapshotBytes: 16 << 20, SnapshotPart: 512 << 10,
 }
 
 // check fills in defaults and compares what must fit together (R22).
@@ -72,6 +81,7 @@ func (c *Config) check() error {
 		{&c.TransactionTimeout, &d.TransactionTimeout}, {&c.SessionTimeout, &d.SessionTimeout},
 		{&c.ExpectedRestart, &d.ExpectedRestart}, {&c.ShutdownDeadline, &d.ShutdownDeadline},
 		{&c.Settle, &d.Settle}, {&c.LeaveGrace, &d.LeaveGrace}, {&c.AppendRetry, &d.AppendRetry},
+		{&c.SnapshotRecords, &d.SnapshotRecords}, {&c.SnapshotBytes, &d.SnapshotBytes},
 	} {
 		if *f.field == 0 {
 			*f.field = *f.def
@@ -85,6 +95,9 @@ func (c *Config) check() error {
 	}
 	if c.TxnIDs == 0 {
 		c.TxnIDs = d.TxnIDs
+	}
+	if c.SnapshotPart == 0 {
+		c.SnapshotPart = d.SnapshotPart
 	}
 	if c.Retain == 0 {
 		c.Retain = d.Retain
@@ -120,6 +133,7 @@ type Rules struct {
 	SkipR9  bool // nothing waits behind a barrier
 	SkipR16 bool // a checkpoint completes with the first ack
 	SkipR22 bool // a checkpoint completes however old its transactions are
+	SkipR23 bool // a lost transaction counts as committed, in silence
 	SkipR25 bool // tasks are handed over to whoever the plan named, dead and leaving instances too
 	// SkipR25Halt: tasks that move do not stop behind the barrier.
 	SkipR25Halt bool
@@ -131,4 +145,12 @@ type Rules struct {
 	SkipR26Restore bool
 
 	SkipR27 bool // dead instances stay valid and are not fenced
+
+	// SkipTrimTerm: parts of a Snapshot count whoever wrote them. SkipTrimStart:
+	// a reader begins with a Snapshot of a state below the log's start.
+	// SkipTrimOpen, SkipTrimUncommitted: Snapshots leave out the undecided
+	// checkpoint, or what of the last completed one is still to be committed.
+	// TrimUnread: the log is trimmed before the Snapshot was read back.
+	// TrimThere: it is trimmed up to the Snapshot instead of to its upTo.
+	SkipTrimTerm, SkipTrimStart, SkipTrimOpen, SkipTrimUncommitted, TrimUnread, TrimThere bool
 }

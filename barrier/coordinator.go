@@ -54,6 +54,7 @@ type coordinator struct {
 	markAsk  ids.CheckpointID // last one asked for; -1: none
 	cleaned  ids.CheckpointID // last completed one when cleaning was asked for; -1: none
 	cleaning bool
+	snap     snapshotting
 }
 
 // takeover is a DoCommit for another instance.
@@ -227,6 +228,7 @@ func (c *coordinator) act(m *Machine) {
 		}
 	}
 	c.askManifest(m)
+	c.trim(m)
 }
 
 // want returns the record this role wants most.
@@ -261,5 +263,8 @@ func (c *coordinator) want(m *Machine) Body {
 	if body := c.wantTrigger(m); body != nil {
 		return body
 	}
-	return c.wantTidy(m, last)
+	if body := c.wantTidy(m, last); body != nil {
+		return body
+	}
+	return c.wantSnapshot(m)
 }

@@ -46,7 +46,7 @@
 //     a Trigger before it takes the barrier for an old one, and a new owner
 //     before it takes its records for void.
 //
-// EvRecord comes in order of offset, without gaps, from offset 0, each fetch
+// EvRecord comes in order of offset, without gaps, from the log's first offset, each fetch
 // answer followed by EvLogRead. Record batches of repartition partitions are
 // handed over whole, also the part below the offset that was fetched from,
 // since only the first record of a batch carries the header.
@@ -56,10 +56,12 @@
 //	records.go codec.go wire.go   control-log records and their encoding
 //	header.go segment.go          channel headers, segments
 //	log.go log_apply.go view.go   the fold and its validity rules
+//	snapshot.go state.go          trimming: the fold as bytes, and where a reader begins
+//	forfeit.go                    lost output (R23)
 //	owners.go log_moves.go        who owns what as which incarnation; handovers
 //	machine.go                    Step: records in flight, the group
 //	participant.go leave.go       tasks, acks, commits; a clean stop
-//	coordinator*.go               Lead, Rollback to Start, checkpoints, tidying, moves
+//	coordinator*.go               Lead, Rollback to Start, checkpoints, tidying, moves, Snapshots
 //	participant_moves.go          prefetch, Ready, a handover on an instance
 //	graph.go partial.go           what a failure affects, and partial rollbacks (R26)
 //	lineage.go position.go        R6
@@ -70,7 +72,7 @@
 //
 // # What it does not do
 //
-// Trimming (Snapshot), several undecided checkpoints, unaligned checkpoints, and
+// Several undecided checkpoints, unaligned checkpoints, and
 // checkpoints while some tasks are rolled back: the formats have room for them,
 // the fold voids or refuses them. It knows nothing of Kafka's client, of
 // objects in the store, or of what tasks compute.

@@ -204,6 +204,11 @@ type DoPurge struct {
 	Keep []CheckpointRef
 }
 
+// DoTrim deletes what the control log holds below an offset: a valid Snapshot of
+// the state there was read (R2). No answer: it is tried a few times, and the next
+// Snapshot brings another.
+type DoTrim struct{ Below int64 }
+
 // DoBecomeNew says that this instance was declared dead: drop the machine,
 // leave the group, draw a new number and begin again as another instance. Tasks
 // that still run are stopped, and transactions that no ack lists are aborted; a
@@ -250,6 +255,7 @@ func (DoLookForLoss) isEffect()   {}
 func (DoStoreZero) isEffect()     {}
 func (DoClean) isEffect()         {}
 func (DoPurge) isEffect()         {}
+func (DoTrim) isEffect()          {}
 func (DoBecomeNew) isEffect()     {}
 func (DoState) isEffect()         {}
 func (DoFatal) isEffect()         {}

@@ -6,13 +6,15 @@ import "github.com/tidegate/tidegate/internal/ids"
 type Event interface{ isEvent() }
 
 // EvLogOpened is the first event: the control log's first offset and its end
-// (the offset behind the last record). A log whose start is not 0 is refused.
+// (the offset behind the last record), asked for in this order. A log whose
+// start is not 0 was trimmed: the records from there hold a Snapshot.
 type EvLogOpened struct{ Start, End int64 }
 
 // EvRecord is a control-log record that was read, in order of offset, without
-// gaps, from offset 0.
+// gaps, from the log's start.
 type EvRecord struct {
 	Offset int64
+	Size   int // encoded, in bytes; it only decides when to trim
 	Record Record
 }
 
@@ -25,6 +27,10 @@ type EvLogRead struct{ End int64 }
 // EvLogLost says that the control log is shorter than what was read, or has
 // another topic id (R29).
 type EvLogLost struct{ Detail string }
+
+// EvLogTrimmed says that the log was trimmed above the offset from which this
+// instance wanted to read on: it missed records, so it goes on as a new one (R2).
+type EvLogTrimmed struct{ Start int64 }
 
 // EvTick lets time pass. The shell sends one at least every 100 ms.
 type EvTick struct{}
@@ -121,13 +127,15 @@ type EvCommitted struct {
 
 // EvCommitLost answers DoCommit: the transaction got one of the codes 47, 48,
 // 49, 90, and DescribeTransactions does not show it committed; all others of
-// the DoCommit were committed. LogEnd is the end of the control log, asked for
+// the DoCommit were committed, and Of says how many got lost, each with its own
+// event (0 means one). LogEnd is the end of the control log, asked for
 // after that answer. The machine reads the log to LogEnd before it judges
 // (R23).
 type EvCommitLost struct {
 	N      ids.CheckpointID
 	Owner  ids.InstanceID
 	Handle ids.TxnHandle
+	Of     int
 	LogEnd int64
 	Detail string
 }
@@ -183,6 +191,7 @@ func (EvLogOpened) isEvent()      {}
 func (EvRecord) isEvent()         {}
 func (EvLogRead) isEvent()        {}
 func (EvLogLost) isEvent()        {}
+func (EvLogTrimmed) isEvent()     {}
 func (EvTick) isEvent()           {}
 func (EvGeneration) isEvent()     {}
 func (EvHeartbeat) isEvent()      {}

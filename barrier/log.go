@@ -46,9 +46,10 @@ type declineEntry struct {
 type completed struct {
 	ref       CheckpointRef
 	stop      bool
-	acks      []AckRef // of the last one only; without transactions once committed
-	committed []ids.InstanceID
-	lineages  Lineages // as of n
+	acks      []AckRef         // of the last one only; without transactions once committed
+	committed []ids.InstanceID // sorted
+	forfeited []ids.TxnHandle  // lost, and counted as committed (R23)
+	lineages  Lineages         // as of n
 }
 
 // rolledBack is what Rollbacks said since the latest Start (R27: they add up).
@@ -73,7 +74,8 @@ type failure struct {
 //
 // Invariants:
 //
-//	F1  Records apply in order of offset, without gaps, from offset 0.
+//	F1  Records apply in order of offset, without gaps, from offset 0 or from
+//	    the upTo of a Snapshot, whose state is that of the records below it.
 //	F2  A void record changes nothing but its writer's sequence number.
 //	F3  Of an instance only numbers above the last seen one count.
 //	F4  Terms rise; a coordinator record counts only from the leader of the
@@ -118,6 +120,7 @@ type Log struct {
 	heldUp    bool      // a handover was aborted, and no checkpoint completed since (R25)
 	restores  []Restore // valid ones
 	hasZero   bool      // something completed in this log
+	trim      trimmable // Snapshots
 }
 
 type leadTerm struct {
@@ -227,6 +230,8 @@ func (l *Log) apply(offset int64, r Record, out *Outcome) string {
 		return l.applyFailed(in, b)
 	case Committed:
 		return l.applyCommitted(in, b)
+	case Forfeit:
+		return l.applyForfeit(in, b)
 	case Restore:
 		return l.applyRestore(b, out)
 	case Lead:
@@ -241,7 +246,7 @@ func (l *Log) applyDecision(offset int64, in *instance, body Body, out *Outcome)
 	if !ok {
 		return "reserved"
 	}
-	if !l.leads(in.id, term) {
+	if _, snapshot := body.(Snapshot); !l.leads(in.id, term) && !(snapshot && l.rules.SkipTrimTerm) {
 		return "not of the leader of the current term"
 	}
 	switch b := body.(type) {
@@ -259,6 +264,8 @@ func (l *Log) applyDecision(offset int64, in *instance, body Body, out *Outcome)
 		return l.applyRetire(b)
 	case Fenced:
 		return l.applyFenced(b)
+	case Snapshot:
+		return l.applySnapshot(offset, in, b)
 	}
 	return "reserved"
 }
@@ -279,6 +286,8 @@ func termOf(body Body) (int64, bool) {
 	case Retire:
 		return b.Term, true
 	case Fenced:
+		return b.Term, true
+	case Snapshot:
 		return b.Term, true
 	}
 	return 0, false

@@ -227,7 +227,7 @@ func (l *Log) applyComplete(offset int64, b Complete) string {
 // handles of any but the last completed one are never used (R19).
 func (l *Log) settle() {
 	if c := l.last(); c != nil {
-		c.acks, c.committed = nil, nil
+		c.acks, c.committed, c.forfeited = nil, nil, nil
 	}
 }
 
@@ -271,7 +271,8 @@ func (l *Log) applyCommitted(in *instance, b Committed) string {
 	if !slices.Contains(c.uncommitted(), b.Owner) {
 		return "nothing of the owner is uncommitted"
 	}
-	c.committed = append(c.committed, b.Owner)
+	i, _ := slices.BinarySearchFunc(c.committed, b.Owner, ids.InstanceID.Compare)
+	c.committed = slices.Insert(c.committed, i, b.Owner)
 	return ""
 }
 

@@ -323,7 +323,7 @@ func TestLogStop(t *testing.T) {
 		t.Error("not stopped")
 	}
 	lt.void(instA, Trigger{Term: 1}, "no tasks run")
-	lt.void(instA, Forfeit{Term: 1}, "reserved")
+	lt.void(instA, Forfeit{Term: 1}, "not the last completed checkpoint")
 }
 
 // R22: contradictory settings are refused, and named.

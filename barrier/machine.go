@@ -44,8 +44,11 @@ type Machine struct {
 	opened   bool
 	openEnd  int64 // end of the log when it was opened
 	caughtUp bool
-	lastRead int64 // when the log was last known to be readable
-	readUp   bool  // read to an end since the group was left for not reading
+	lastRead int64          // when the log was last known to be readable
+	readUp   bool           // read to an end since the group was left for not reading
+	seek     *seeker        // while a trimmed log is read up to its Snapshot
+	bytes    int64          // of the log since the last Snapshot
+	snaps    []readSnapshot // complete ones, by when they were read
 
 	// The record in flight (M1).
 	seq      uint64
@@ -117,8 +120,13 @@ func (m *Machine) observe(ev Event) {
 	case EvLogRead:
 		m.lastRead, m.readUp = m.now, true
 		m.noteCaughtUp()
+	case EvLogTrimmed:
+		// What it missed may be the decision about what its ack lists: nothing
+		// but what no ack lists is aborted.
+		m.ended = true
+		m.do(DoBecomeNew{Reason: fmt.Sprintf("the control log was trimmed to offset %d before this instance had read that far", e.Start)})
 	case EvLogLost:
-		m.fatal(fmt.Errorf("the control log lost records (%s): this application's history is damaged and cannot be repaired by this version: restore the topic from a backup, or start under another application id", e.Detail))
+		m.fatal(fmt.Errorf("the control log lost records (%s): this application's history is damaged: restore the topic from a backup, or see with tidegate repair --application %s from which checkpoint a new one can go on", e.Detail, m.cfg.App))
 	case EvGeneration:
 		e.Members, e.Tasks, e.Warm = slices.Clone(e.Members), NewTaskSet(e.Tasks...), NewTaskSet(e.Warm...)
 		slices.SortFunc(e.Members, ids.InstanceID.Compare)
@@ -145,10 +153,36 @@ func (m *Machine) observe(ev Event) {
 func (m *Machine) open(e EvLogOpened) {
 	m.opened, m.openEnd, m.lastRead, m.readUp = true, e.End, m.now, true
 	if e.Start != 0 {
-		m.fatal(fmt.Errorf("the control log begins at offset %d, not 0: it was trimmed, which this version of tidegate cannot read: restore the topic from a backup, or start under another application id", e.Start))
-		return
+		m.seek = &seeker{rules: m.cfg.Rules, start: e.Start}
+		m.judgeSeek()
 	}
 	m.noteCaughtUp()
+}
+
+// judgeSeek ends the instance when a log that was trimmed holds no Snapshot: it
+// was appended before the log was trimmed, so it is below the end.
+func (m *Machine) judgeSeek() {
+	if s := m.seek; s != nil && s.end() >= m.openEnd {
+		m.fatal(fmt.Errorf("the control log begins at offset %d, and up to offset %d no snapshot says what was before: somebody deleted records, or its retention is not unlimited; restore the topic from a backup, or start again from a marked checkpoint with tidegate repair", s.start, m.openEnd))
+	}
+}
+
+// seekOn looks for the Snapshot from which a trimmed log is read.
+func (m *Machine) seekOn(e EvRecord) {
+	log, rest, err := m.seek.next(e)
+	switch {
+	case err != nil:
+		m.fatal(err)
+	case log != nil:
+		m.log, m.seek = log, nil
+		for _, r := range rest {
+			if !m.ended {
+				m.read(r)
+			}
+		}
+	default:
+		m.judgeSeek()
+	}
 }
 
 func (m *Machine) noteCaughtUp() {
@@ -159,6 +193,11 @@ func (m *Machine) noteCaughtUp() {
 
 // read folds a record and lets both roles see what it changed.
 func (m *Machine) read(e EvRecord) {
+	if m.seek != nil {
+		m.lastRead = m.now
+		m.seekOn(e)
+		return
+	}
 	before := m.log.end
 	out, err := m.log.Apply(e.Offset, e.Record)
 	if err != nil {
@@ -177,8 +216,13 @@ func (m *Machine) read(e EvRecord) {
 		}
 	}
 	m.noteCaughtUp()
+	m.bytes += int64(e.Size)
 	if !out.Valid() {
 		return
+	}
+	if m.log.trim.at == e.Offset && m.log.trim.upTo > 0 {
+		m.bytes = 0
+		m.noteSnapshot()
 	}
 	if _, ok := e.Record.Body.(Lead); ok && e.Record.Instance != m.cfg.Self {
 		m.foreignLead, m.foreignLeadAt = true, m.now
@@ -230,7 +274,7 @@ type TopologyError struct {
 
 // Error says what to do.
 func (e *TopologyError) Error() string {
-	return fmt.Sprintf("application %q runs with another topology (fingerprint %s, this program's is %s): stop all its instances first, and start a changed topology under another application id; going on from its checkpoints with a changed topology is not supported by this version", e.App, e.Theirs, e.Ours)
+	return fmt.Sprintf("application %q runs with another topology (fingerprint %s, this program's is %s): stop all its instances first; to go on from its last checkpoint with a changed topology, then run tidegate upgrade --application %s, which says how; or start it under another application id", e.App, e.Theirs, e.Ours, e.App)
 }
 
 // self returns what the fold knows of this instance, or nil.

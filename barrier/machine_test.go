@@ -109,6 +109,8 @@ func (w *world) command(t *testing.T, d *datadriven.TestData) {
 	case "lost":
 		c := w.fold.last()
 		w.step(n, EvCommitLost{N: c.ref.N, Owner: n.self, Handle: c.acks[0].Ack.Txns[0].Handle, LogEnd: int64(len(w.log)), Detail: "INVALID_TXN_STATE"})
+	case "forfeit":
+		w.cfg.ForfeitAll = true
 	case "ids":
 		w.step(n, EvWantIDs{Count: intArg(d, "count", 0)})
 	case "deaf", "hears":

@@ -100,7 +100,7 @@ func (p *participant) observe(m *Machine, ev Event) bool {
 		}
 		p.committed = p.committed || p.committing == e.N
 	case EvCommitLost:
-		p.lost = append(p.lost, e)
+		p.noteLost(e)
 	default:
 		return false
 	}
@@ -228,35 +228,6 @@ func (p *participant) act(m *Machine) {
 	}
 }
 
-// judgeLost ends the instance when a decided transaction is lost (R23): the
-// log, read to an end taken after the broker's answer, has no Committed.
-func (p *participant) judgeLost(m *Machine) {
-	for i := 0; i < len(p.lost); {
-		e := p.lost[i]
-		if m.log.end < e.LogEnd {
-			i++
-			continue
-		}
-		c := m.log.last()
-		if c != nil && c.ref.N == e.N && slices.Contains(c.uncommitted(), e.Owner) {
-			m.fatal(fmt.Errorf("output of completed checkpoint %d is lost: transaction %s of instance %s was not committed in time (%s)%s; the checkpoint's other transactions were committed; raise WithTransactionTimeout and shorten restarts",
-				e.N, e.Handle, e.Owner, e.Detail, describeLost(c, e)))
-			return
-		}
-		p.lost = slices.Delete(p.lost, i, i+1)
-	}
-}
-
-func describeLost(c *completed, e EvCommitLost) string {
-	a, _ := ackOf(c.acks, e.Owner)
-	for _, t := range a.Ack.Txns {
-		if t.Handle == e.Handle {
-			return fmt.Sprintf(", with output to topics %v of the %d ms before the checkpoint", t.Topics, t.Age)
-		}
-	}
-	return ""
-}
-
 // checkRestore refuses a RestoreFrom that cannot or must not be done.
 func (p *participant) checkRestore(m *Machine) {
 	r := p.restore
@@ -289,6 +260,12 @@ func (p *participant) want(m *Machine) Body {
 	case len(p.failed) > 0:
 		inc := m.log.start.incOf(p.failed[0]) // those of others come next
 		return Failed{Incarnation: inc, Tasks: p.runAs(m, p.failed, inc), Error: p.failure}
+	case len(p.lost) > 0:
+		if body := p.wantForfeit(m); body != nil {
+			return body
+		}
+	}
+	switch {
 	case len(self.txnIDs) < p.wantIDs:
 		return Register{TxnIDs: p.ids(m)[len(self.txnIDs):]}
 	case p.owesCommitted(m):

@@ -32,7 +32,7 @@ const (
 	KindRetire    Kind = 18
 	KindFenced    Kind = 19
 	KindForfeit   Kind = 20
-	KindSnapshot  Kind = 21 // reserved: a reader that meets one refuses the log
+	KindSnapshot  Kind = 21
 )
 
 // Record is one record of the control log: who wrote it, the writer's sequence
@@ -245,7 +245,7 @@ type Fenced struct {
 }
 
 // Forfeit counts a lost transaction as committed because the user chose so
-// (R23; reserved).
+// (R23). Term is 0 when the owner itself writes it.
 type Forfeit struct {
 	Term   int64
 	N      ids.CheckpointID

@@ -97,8 +97,9 @@ func (e *encoder) tasks(s TaskSet) {
 // decoder reads what encoder wrote. After the first error all reads return
 // zero values; the caller asks err once.
 type decoder struct {
-	b   []byte
-	err error
+	b      []byte
+	err    error
+	tasked int // tasks in all sets so far
 }
 
 func (d *decoder) fail(err error) {
@@ -237,8 +238,12 @@ func (d *decoder) handle() ids.TxnHandle {
 	return h
 }
 
-// maxTasks bounds the tasks of one decoded set.
-const maxTasks = 1 << 20
+// maxTasks bounds the tasks of one decoded set, maxAllTasks those of all sets of
+// one record or state.
+const (
+	maxTasks    = 1 << 20
+	maxAllTasks = 1 << 22
+)
 
 func (d *decoder) tasks() TaskSet {
 	var out TaskSet
@@ -256,7 +261,7 @@ func (d *decoder) tasks() TaskSet {
 			first := next + int64(d.int32())
 			n := int64(d.int32()) + 1
 			next = first + n
-			if next > math.MaxInt32 || len(out)+int(n) > maxTasks {
+			if d.tasked += int(n); next > math.MaxInt32 || len(out)+int(n) > maxTasks || d.tasked > maxAllTasks {
 				d.fail(errors.New("task set is too large"))
 				return nil
 			}

@@ -30,9 +30,14 @@ type world struct {
 	rnd     *rand.Rand
 	pending []pendingAppend
 
+	trims []worldTrim
+
 	txns map[ids.TxnHandle]*worldTxn
 	bad  []string // violations
 }
+
+// worldTrim is a DoTrim.
+type worldTrim struct{ at, below int64 }
 
 // pendingAppend is a record on its way to the log.
 type pendingAppend struct {
@@ -304,6 +309,8 @@ func (w *world) perform(n *node, e Effect) {
 		w.answer(n, "zero", EvZeroStored{Term: e.Term, Key: "m0"})
 	case DoClean:
 		w.answer(n, "cleaned", EvCleaned{})
+	case DoTrim:
+		w.trims = append(w.trims, worldTrim{w.now, e.Below})
 	case DoBecomeNew:
 		w.leave(n)
 		w.boot(n.name)

@@ -82,8 +82,26 @@ type Manifest struct {
 	Lineages     []Lineage         `json:"lineages,omitempty"`     // by task
 	Transactions []TransactionInfo `json:"transactions,omitempty"` // by owner, then as acked
 	Topics       []TopicID         `json:"topics,omitempty"`       // by topic
+	// Seed is the checkpoint of an earlier life with whose state this life began;
+	// only in checkpoint 0.
+	Seed *Seed `json:"seed,omitempty"`
 	// Ends are the end offsets of repartition partitions, for checkpoint 0 (R24).
 	Ends []ExternalOffset `json:"ends,omitempty"` // by partition
+}
+
+// Seed names a marked checkpoint of an earlier life, and which of its tasks a task
+// begins with: those of the same partition of another subtopology.
+type Seed struct {
+	Life       ids.Life         `json:"life"`
+	Checkpoint ids.CheckpointID `json:"checkpoint"`
+	Manifest   string           `json:"manifest"`
+	Subs       []SeedSub        `json:"subs,omitempty"` // by sub
+}
+
+// SeedSub says which subtopology of the earlier life Sub goes on from.
+type SeedSub struct {
+	Sub  int32 `json:"sub"`
+	From int32 `json:"from"`
 }
 
 // CreatedAt returns Created as a time in UTC.
@@ -178,6 +196,9 @@ func (m *Manifest) validate() error {
 		return errors.New("lineages are not sorted, or one is listed twice")
 	case !ascending(m.Topics, compareTopics):
 		return errors.New("topics are not sorted, or one is listed twice")
+	}
+	if m.Seed != nil && (m.Checkpoint != 0 || m.Seed.Manifest == "" || !ascending(m.Seed.Subs, func(a, b SeedSub) int { return cmp.Compare(a.Sub, b.Sub) })) {
+		return errors.New("only checkpoint 0 begins with another life's state, from sorted subtopologies")
 	}
 	for _, t := range m.Tasks {
 		if _, err := ParseName(t.Part); err != nil {

@@ -64,6 +64,26 @@ func (i *instance) purge(e barrier.DoPurge) {
 	})
 }
 
+// trimTries is how often a trim of the control log is tried; the next snapshot
+// has another.
+const trimTries = 3
+
+// trim deletes what the control log holds below a snapshot (R2).
+func (i *instance) trim(e barrier.DoTrim) {
+	below := map[ids.TopicPartition]int64{{Topic: i.controlTopic}: e.Below}
+	i.background(func(ctx context.Context) {
+		var err error
+		for range trimTries {
+			err = i.attempt(ctx, func(ctx context.Context) error { return i.admin.DeleteRecords(ctx, below) })
+			if err == nil || ctx.Err() != nil {
+				i.log.Debug("the control log was trimmed", "to", e.Below)
+				return
+			}
+		}
+		i.log.Warn("the control log cannot be trimmed; it is tried again with the next snapshot", "to", e.Below, "error", err)
+	})
+}
+
 // needed finds, per repartition partition, the smallest offset that the last
 // checkpoint or in-flight channels of retained ones need.
 func (i *instance) needed(ctx context.Context, e barrier.DoPurge) (map[ids.TopicPartition]int64, error) {

@@ -122,6 +122,7 @@ type Config struct {
 	CheckpointTimeout  time.Duration // 60 s
 	ToleratedAborts    int           // taken as it is; tidegate.New begins with DefaultToleratedAborts
 	RetainCheckpoints  int           // 3
+	ControlLogRecords  int           // 10,000, between snapshots of the control log
 	TransactionTimeout time.Duration // 10 min; in changelog mode 10 s or three commit intervals
 	ExpectedRestart    time.Duration // 5 min
 	SessionTimeout     time.Duration // 10 s
@@ -146,10 +147,17 @@ type Config struct {
 	Compression       string
 	OffsetReset       OffsetReset
 
+	// StartFrom names the marked checkpoint of an earlier life with whose state a
+	// new one begins.
+	StartFrom string
 	// RestoreFrom names a completed checkpoint to go back to; nil for the last.
 	RestoreFrom     *int64
 	AllowDuplicates bool
 	AllowDropped    []string
+	// AllowLost, AllowLostOf: output of any, or of these completed checkpoints is
+	// given up when the broker ended its transaction.
+	AllowLost   bool
+	AllowLostOf []int64
 
 	OnFailure     func(err error) FailureAction
 	StateListener func(from, to State)
@@ -229,6 +237,9 @@ func (c Config) withDefaults() Config {
 	if c.RetainCheckpoints == 0 {
 		c.RetainCheckpoints = 3
 	}
+	if c.ControlLogRecords == 0 {
+		c.ControlLogRecords = 10_000
+	}
 	if c.ReplicationFactor == 0 {
 		c.ReplicationFactor = -1
 	}
@@ -254,6 +265,7 @@ func (c Config) validateSizes(bad func(format string, args ...any)) {
 		{"WithCacheBytes(%d)", c.CacheBytes}, {"WithBlockCacheBytes(%d)", c.BlockCacheBytes}, {"WithUncommittedBytes(%d)", c.UncommittedBytes}, {"WithAlignmentBytes(%d)", c.AlignmentBytes}, {"WithStandbyRate(%d)", c.StandbyRate},
 		{"WithBufferBytes(%d, …)", c.FetchBytes}, {"WithBufferBytes(…, %d)", c.ProduceBytes},
 		{"WithRetainedCheckpoints(%d)", int64(c.RetainCheckpoints)},
+		{"WithControlLogRecords(%d)", int64(c.ControlLogRecords)},
 	} {
 		if x.value < 1 {
 			bad(x.option+": want at least 1, or 0 for the default", x.value)
@@ -389,6 +401,11 @@ func (c Config) validate() error {
 	c.validateMemory(bad)
 	c.validateChoices(bad)
 	c.validatePlacement(bad)
+	if c.StartFrom != "" {
+		if err := checkStartFrom(c.StartFrom); err != nil {
+			bad("%w", err)
+		}
+	}
 	if c.AllowDuplicates && c.RestoreFrom == nil {
 		bad("AllowDuplicates is an argument of RestoreFrom(n, AllowDuplicates): name the checkpoint")
 	}

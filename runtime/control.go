@@ -49,7 +49,7 @@ func openControl(ctx context.Context, i *instance) (*controlShell, error) {
 	c := &controlShell{i: i, writer: i.client.NewLogWriter(i.controlTopic), queue: make(chan barrier.Record, 64)}
 	i.post(barrier.EvLogOpened{Start: first[tp], End: last[tp]})
 	c.reader, err = i.client.NewLogReader(kafka.LogReaderConfig{
-		Topic: i.controlTopic, TopicID: i.topicIDs[i.controlTopic], Offset: 0, Sink: c.read, MaxWait: min(500*time.Millisecond, i.cfg.SessionTimeout/4),
+		Topic: i.controlTopic, TopicID: i.topicIDs[i.controlTopic], Offset: first[tp], Sink: c.read, MaxWait: min(500*time.Millisecond, i.cfg.SessionTimeout/4),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the control log: %w", err)
@@ -105,6 +105,10 @@ func (c *controlShell) read(b kafka.LogBatch) {
 	if b.Err != nil {
 		var out *kafka.OffsetOutOfRangeError
 		if errors.As(b.Err, &out) {
+			if out.Offset < out.LogStart {
+				c.i.post(barrier.EvLogTrimmed{Start: out.LogStart})
+				return
+			}
 			c.i.post(barrier.EvLogLost{Detail: out.Error()})
 			return
 		}
@@ -119,6 +123,7 @@ func (c *controlShell) read(b kafka.LogBatch) {
 	type read struct {
 		offset int64
 		record barrier.Record
+		size   int
 	}
 	records := make([]read, 0, len(b.Records))
 	for _, r := range b.Records {
@@ -129,11 +134,11 @@ func (c *controlShell) read(b kafka.LogBatch) {
 			})
 			return
 		}
-		records = append(records, read{r.Offset, rec})
+		records = append(records, read{r.Offset, rec, len(r.Value)})
 	}
 	c.i.loop.post(func() {
 		for _, r := range records {
-			c.i.step(barrier.EvRecord{Offset: r.offset, Record: r.record})
+			c.i.step(barrier.EvRecord{Offset: r.offset, Record: r.record, Size: r.size})
 		}
 		c.i.step(barrier.EvLogRead{End: b.Next})
 	})

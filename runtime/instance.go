@@ -244,6 +244,10 @@ func (i *instance) machineConfig() barrier.Config {
 		aborts = -1 // to the machine 0 is "not said"
 	}
 	graph := graphOf(i.plan, c.Guarantee)
+	var forfeit []ids.CheckpointID
+	for _, n := range c.AllowLostOf {
+		forfeit = append(forfeit, ids.CheckpointID(n))
+	}
 	return barrier.Config{
 		App: c.ApplicationID, Self: i.self, NewLife: ids.Life(randomID()), Fingerprint: i.fingerprint,
 		Tasks: barrier.NewTaskSet(i.plan.Tasks()...), Graph: graph, TxnIDs: c.ToleratedAborts + 2 + 2*transacting(graph),
@@ -252,7 +256,8 @@ func (i *instance) machineConfig() barrier.Config {
 		SessionTimeout: ms(c.SessionTimeout), ExpectedRestart: ms(c.ExpectedRestart),
 		HandoverTimeout: ms(c.handoverTimeout()), ReadyTimeout: ms(c.readyTimeout()),
 		ShutdownDeadline: ms(c.ShutdownDeadline), Settle: 200, LeaveGrace: 1000,
-		AppendRetry: 2000, Retain: c.RetainCheckpoints, Rules: c.TestRules.Barrier,
+		AppendRetry: 2000, Retain: c.RetainCheckpoints, SnapshotRecords: int64(c.ControlLogRecords),
+		ForfeitAll: c.AllowLost, Forfeit: forfeit, Rules: c.TestRules.Barrier,
 	}
 }
 
@@ -296,6 +301,9 @@ func (i *instance) brokerState(what string) func(string, error) {
 func (i *instance) perform(e barrier.Effect) {
 	switch e := e.(type) {
 	case barrier.DoAppend:
+		if b, ok := e.Record.Body.(barrier.Forfeit); ok {
+			i.log.Error("output of a completed checkpoint is lost and given up, as AllowLostOutput says", "checkpoint", int64(b.N), "transaction", b.Handle.String(), "owner", b.Owner.String())
+		}
 		i.control.append(e.Record)
 	case barrier.DoJoinGroup:
 		i.group.join(e.Leaving)
@@ -337,6 +345,8 @@ func (i *instance) perform(e barrier.Effect) {
 		i.clean(e)
 	case barrier.DoPurge:
 		i.purge(e)
+	case barrier.DoTrim:
+		i.trim(e)
 	case barrier.DoBecomeNew:
 		i.log.Warn("this instance was declared dead; going on as a new one", "reason", e.Reason, "displaced by", e.DisplacedBy.String())
 		if !i.ending {

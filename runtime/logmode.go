@@ -119,6 +119,9 @@ func (c Config) validateChangelog(bad func(format string, args ...any)) {
 	if c.ProbingInterval < time.Millisecond {
 		bad("WithProbingInterval(%v): want at least 1ms, or 0 for the default", c.ProbingInterval)
 	}
+	if c.StartFrom != "" {
+		bad("StartFrom(%q) begins with a checkpoint, and WithMode(Changelog) has none: use WithMode(Barrier), or leave it out", c.StartFrom)
+	}
 	if c.RestoreFrom != nil {
 		bad("RestoreFrom(%d) goes back to a checkpoint, and WithMode(Changelog) has none: use WithMode(Barrier), or leave it out", *c.RestoreFrom)
 	}

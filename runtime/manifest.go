@@ -142,7 +142,12 @@ func (i *instance) storeZero(e barrier.DoStoreZero) {
 		i.retry(ctx, "store checkpoint 0", func(ctx context.Context) error {
 			m := i.newManifest(0, e.Term)
 			var err error
-			if m.External, err = i.firstOffsets(ctx, i.externalPartitions()); err != nil {
+			if i.cfg.StartFrom != "" {
+				err = i.plantSeed(ctx, &m)
+			} else {
+				m.External, err = i.firstOffsets(ctx, i.externalPartitions())
+			}
+			if err != nil {
 				return err
 			}
 			if m.Ends, err = i.repartitionEnds(ctx); err != nil {
@@ -244,6 +249,9 @@ func (i *instance) lookForLoss(e barrier.DoLookForLoss) {
 }
 
 func (i *instance) traces(ctx context.Context, life ids.Life) (string, error) {
+	if i.cfg.StartFrom != "" {
+		return "", nil // it is known, and this says what to begin with
+	}
 	committed, err := i.admin.FetchOffsets(ctx, i.cfg.ApplicationID, i.externalPartitions()...)
 	if err != nil {
 		return "", fmt.Errorf("fetch the group's offsets: %w", err)

@@ -59,6 +59,9 @@ func (i *instance) startTasks(e barrier.DoStartTasks) {
 	if n := i.cfg.RestoreFrom; n != nil && ids.CheckpointID(*n) != e.From.N {
 		i.log.Warn("RestoreFrom was carried out before and is not repeated; remove the option", "checkpoint", *n, "from", int64(e.From.N))
 	}
+	if i.cfg.StartFrom != "" && e.From.N > 0 {
+		i.log.Warn("StartFrom was carried out before, or is not needed; remove the option", "checkpoint", i.cfg.StartFrom, "from", int64(e.From.N))
+	}
 	i.startRun(e)
 }
 
@@ -280,9 +283,14 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 	if err != nil {
 		return out, err
 	}
-	if part == nil { // checkpoint 0
+	if r.from.N == 0 {
 		out.External, out.Positions = src.zero(i.plan, t)
-	} else {
+	}
+	switch {
+	case part == nil:
+	case r.from.N == 0:
+		files, out = part.Files, decodeSeed(part, out)
+	default:
 		files = part.Files
 		if out, err = decodePart(part, out); err != nil {
 			return out, err
@@ -314,7 +322,9 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 		if err := state.WriteSeal(dir, fmt.Sprintf("checkpoint %d", r.from.N)); err != nil {
 			return out, err
 		}
-		r.tables[t].Restored(r.from.N, files)
+		if r.from.N > 0 { // an earlier life's objects are not referenced (R30)
+			r.tables[t].Restored(r.from.N, files)
+		}
 		i.log.Info("restored", "task", t.String(), "bytes", done.Bytes, "downloaded", done.Downloaded, "took", time.Since(begun).Round(time.Millisecond))
 	}
 	out.Engine, err = i.openEngine(dir)

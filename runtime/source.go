@@ -24,6 +24,7 @@ type source struct {
 
 	mu    sync.Mutex
 	parts map[string]checkpoint.Part
+	seed  *checkpoint.Manifest // of the earlier life
 }
 
 // adoptLife makes what depends on the life.
@@ -74,10 +75,11 @@ func (i *instance) untilAvailable(ctx context.Context, what string, op func() er
 	}
 }
 
-// task returns a task's share, or nil for checkpoint 0.
+// task returns a task's share, or nil for checkpoint 0 of a life that began with
+// nothing.
 func (s *source) task(t ids.TaskID) (*checkpoint.TaskPart, error) {
 	if s.manifest.Checkpoint == 0 {
-		return nil, nil
+		return s.seedTask(t)
 	}
 	entry, ok := s.manifest.Task(t)
 	if !ok {

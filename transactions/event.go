@@ -268,7 +268,10 @@ type Describe struct {
 // Lost says that output of a completed checkpoint is gone. Every other decided
 // transaction of the list has been committed; the application must stop with
 // Err (R23).
-type Lost struct{ Err *LostError }
+type Lost struct {
+	Err *LostError
+	Of  int // how many of the same Finisher are lost
+}
 
 // Failed says that tasks lost output before a decision: the runtime writes a
 // Failed record for each, which leads to a Rollback.

@@ -164,7 +164,7 @@ func (f *Finisher) next() []Effect {
 	}
 	eff := make([]Effect, 0, len(f.lost))
 	for _, l := range f.lost {
-		eff = append(eff, Lost{Err: l})
+		eff = append(eff, Lost{Err: l, Of: len(f.lost)})
 	}
 	return eff
 }

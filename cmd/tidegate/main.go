@@ -1,15 +1,16 @@
 // Command tidegate is the operator's command line.
 //
-//	tidegate reset --brokers HOST:PORT --application ID [--execute]
+//	tidegate reset   --brokers HOST:PORT --application ID [--execute]
+//	tidegate repair  --brokers HOST:PORT --application ID --checkpoints STORE [--execute]
+//	tidegate upgrade --brokers HOST:PORT --application ID --checkpoints STORE [--execute]
 //
-// shows, or deletes, what an application keeps in Kafka beside its input and
-// output: to begin anew, or in the other mode. It connects without TLS or SASL;
-// elsewhere delete the same topics and the group with Kafka's own tools. The
-// other commands only say what cannot be done yet and what to do instead:
-//
-//	tidegate repair  --application ID   a damaged or lost control log
-//	tidegate upgrade --application ID   state of a changed topology
-//	tidegate forfeit --application ID   give up a lost transaction (R23)
+// Each shows what it would do, and does it with --execute. reset deletes what an
+// application keeps in Kafka beside its input and output: to begin anew, or in the
+// other mode. repair and upgrade show from which checkpoints a new life can begin,
+// what would be written twice, and delete the same, after which the application
+// is started with StartFrom: after its control log was lost, or with a changed
+// topology. They connect without TLS or SASL; elsewhere delete the same topics and
+// the group with Kafka's own tools, and start with StartFrom("last").
 package main
 
 import (
@@ -18,28 +19,23 @@ import (
 	"os"
 )
 
-// refusals are the commands with what to do instead.
-var refusals = map[string]string{
-	"repair":  "this version cannot repair a control log: restore the topic from a backup, or start under another application id; checkpoints of the old life stay in the store",
-	"upgrade": "this version cannot carry state over to a changed topology: stateless steps may change freely, everything else needs another application id",
-	"forfeit": "this version cannot give up the output of a lost transaction: go back to the checkpoint before it with RestoreFrom(n, AllowDuplicates), which writes that output again",
-}
-
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
 // run returns the exit code: 1 for a refusal, 2 for an unknown command.
 func run(args []string, out io.Writer) int {
 	if len(args) > 0 {
-		if args[0] == "reset" {
+		switch args[0] {
+		case "reset":
 			return reset(args[1:], out)
-		}
-		if why, ok := refusals[args[0]]; ok {
-			fmt.Fprintf(out, "tidegate %s: %s\n", args[0], why)
+		case "repair", "upgrade":
+			return repair(args[0], args[1:], out)
+		case "forfeit":
+			fmt.Fprintln(out, "tidegate forfeit: lost output is given up by the application itself: start it with tidegate.AllowLostOutput(n), n being the checkpoint that its error names")
 			return 1
 		}
 		fmt.Fprintf(out, "tidegate: no command %q\n", args[0])
 	}
 	fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT --application ID [--execute]")
-	fmt.Fprintln(out, "       tidegate repair | upgrade | forfeit [--application ID]")
+	fmt.Fprintln(out, "       tidegate repair | upgrade --brokers HOST:PORT --application ID --checkpoints DIR|s3://BUCKET/PREFIX [--execute]")
 	return 2
 }

@@ -6,10 +6,14 @@ import (
 )
 
 func TestCommandsRefuseWithAdvice(t *testing.T) {
-	for _, name := range []string{"repair", "upgrade", "forfeit"} {
+	var forfeit strings.Builder
+	if code := run([]string{"forfeit", "--application", "a"}, &forfeit); code != 1 || !strings.Contains(forfeit.String(), "AllowLostOutput") {
+		t.Errorf("forfeit: code %d, %q", code, forfeit.String())
+	}
+	for _, name := range []string{"repair", "upgrade"} {
 		var out strings.Builder
-		if code := run([]string{name, "--application", "a"}, &out); code != 1 || !strings.Contains(out.String(), ": ") {
-			t.Errorf("%s: code %d, %q", name, code, out.String())
+		if code := run([]string{name, "--application", "a"}, &out); code != 2 || !strings.Contains(out.String(), "--checkpoints") {
+			t.Errorf("%s without a store: code %d, %q", name, code, out.String())
 		}
 	}
 	var usage strings.Builder

@@ -8,8 +8,9 @@ import (
 // and decoded on the way, as they will be.
 type controlLog struct {
 	w       *World
-	records []barrier.Record
-	at      []int64 // when they were appended
+	records []barrier.Record // all, also what was trimmed
+	start   int64            // first one that can be read
+	at      []int64          // when they were appended
 	waiting []func()
 }
 
@@ -42,8 +43,9 @@ func (l *controlLog) append(r barrier.Record) int64 {
 // fetchWait is how long a fetch at the end of the log waits.
 const fetchWait = 80
 
-// serve answers a fetch from an offset, at once or when something comes.
-func (l *controlLog) serve(from int64, answer func(recs []barrier.Record)) {
+// serve answers a fetch from an offset, at once or when something comes. An
+// offset that was trimmed gets no records.
+func (l *controlLog) serve(from int64, answer func(recs []barrier.Record, start int64)) {
 	const most = 8
 	done := false
 	reply := func() {
@@ -51,8 +53,12 @@ func (l *controlLog) serve(from int64, answer func(recs []barrier.Record)) {
 			return
 		}
 		done = true
+		if from < l.start {
+			answer(nil, l.start)
+			return
+		}
 		end := min(int64(len(l.records)), from+most)
-		answer(l.records[min(from, end):end])
+		answer(l.records[min(from, end):end], l.start)
 	}
 	if int64(len(l.records)) > from {
 		reply()

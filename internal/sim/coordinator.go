@@ -90,6 +90,7 @@ func (c *coordinator) begin(h ids.TxnHandle) (*brokerTxn, transactions.Code) {
 			if t.round == round && t.state == transactions.StateOngoing {
 				c.w.stats.TxnTimeouts++
 				c.w.tracef("broker: %s times out", t.id)
+				c.w.oracle.timesOut(ids.TxnHandle{TransactionalID: t.id, ProducerID: t.pid, ProducerEpoch: t.epoch})
 				t.epoch++
 				c.end(t, false)
 			}

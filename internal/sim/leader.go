@@ -44,6 +44,8 @@ func (p *process) performCoordinator(e barrier.Effect) {
 		p.clean(e)
 	case barrier.DoPurge:
 		p.purge(e)
+	case barrier.DoTrim:
+		p.trim(e, 0)
 	default:
 		p.w.fail("the simulation does not know effect %T", e)
 	}

@@ -24,11 +24,12 @@ type Rules struct {
 	StartStale    bool // R25: a new owner starts from what it prefetched
 	TakeStale     bool // R26: a standby takes over what it fetched last
 	PurgeConsumed bool // R29: what was consumed is purged
+	ReadTrimmed   bool // trimming: who was too slow reads on where the log begins now
 }
 
 // Mutant is a protocol without one rule.
 type Mutant struct {
-	Name  string // the rule, or rule/variant
+	Name  string // the rule (trim: that of the control log), or rule/variant
 	Rules Rules
 }
 
@@ -59,6 +60,7 @@ func Mutants() []Mutant {
 		{"R20/reuse-in-doubt", t(transactions.Rules{ReuseInDoubt: true})},
 		{"R22", b(barrier.Rules{SkipR22: true})},
 		{"R23", t(transactions.Rules{GoneIsDone: true})},
+		{"R23/silent", b(barrier.Rules{SkipR23: true})},
 		{"R25", b(barrier.Rules{SkipR25: true})},
 		{"R25/no-halt", b(barrier.Rules{SkipR25Halt: true})},
 		{"R25/start-stale", Rules{StartStale: true}},
@@ -69,6 +71,13 @@ func Mutants() []Mutant {
 		{"R26/take-stale", Rules{TakeStale: true}},
 		{"R27", b(barrier.Rules{SkipR27: true})},
 		{"R29", Rules{PurgeConsumed: true}},
+		{"trim/unread", b(barrier.Rules{TrimUnread: true})},
+		{"trim/there", b(barrier.Rules{TrimThere: true})},
+		{"trim/any-term", b(barrier.Rules{SkipTrimTerm: true})},
+		{"trim/any-start", b(barrier.Rules{SkipTrimStart: true})},
+		{"trim/no-undecided", b(barrier.Rules{SkipTrimOpen: true})},
+		{"trim/no-uncommitted", b(barrier.Rules{SkipTrimUncommitted: true})},
+		{"trim/read-on", Rules{ReadTrimmed: true}},
 	}
 }
 

@@ -41,6 +41,10 @@ type oracle struct {
 	lostIn      ids.CheckpointID // of which the broker ended a transaction
 	marks       int
 	moving      bool // a Trigger with moves is undecided
+
+	expired []ids.TxnHandle // transactions that the broker ended by its timeout
+	waived  []ids.TxnHandle // given up by a Forfeit
+	lossy   bool            // output of a completed checkpoint was lost, and the application goes on
 }
 
 // cut is where a checkpoint's input positions are.
@@ -70,6 +74,7 @@ type writerSeq struct {
 }
 
 type listing struct {
+	owner  ids.InstanceID
 	handle ids.TxnHandle
 	n      ids.CheckpointID
 }
@@ -152,11 +157,19 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 		if slices.ContainsFunc(o.retained, func(ref barrier.CheckpointRef) bool { return ref.N == b.N }) {
 			o.restores = append(o.restores, restoreAt{off, b.N})
 		}
+	case barrier.Forfeit:
+		o.forfeits(b)
+	case barrier.Committed:
+		o.committedSaid(b)
+	case barrier.Snapshot:
+		if b.Part == b.Of-1 {
+			st.Snapshots++
+		}
 	case barrier.Retire:
 		o.retained = slices.DeleteFunc(o.retained, func(ref barrier.CheckpointRef) bool { return ref.N == b.N })
 	case barrier.Ack:
 		for _, t := range b.Txns {
-			o.listed = append(o.listed, listing{t.Handle, b.N})
+			o.listed = append(o.listed, listing{r.Instance, t.Handle, b.N})
 		}
 	case barrier.Complete:
 		o.moving = false
@@ -165,6 +178,7 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 			return // void, and its objects are gone; marked checks the valid ones
 		}
 		o.cuts = append(o.cuts, cut{n: b.N, at: o.w.now, to: to})
+		o.w.sleepOverCommit()
 		for i, v := range to {
 			o.highest[i] = max(o.highest[i], v)
 		}
@@ -221,6 +235,9 @@ func (o *oracle) marked(ref barrier.CheckpointRef) {
 	w.stats.Completes++
 	o.newest = ref.N
 	o.retained = append(o.retained, ref)
+	if o.lossy {
+		return
+	}
 	for src, in := range w.inputs {
 		for k := range keys {
 			if want := in.below(k, to[src]); o.done[src][k] < want {
@@ -259,6 +276,9 @@ func (o *oracle) committing(h ids.TxnHandle) {
 func (o *oracle) visible(s *sinkPartition, r *output) {
 	w := o.w
 	w.stats.Outputs++
+	if o.lossy {
+		return // what is missing cannot be told from what is wrong
+	}
 	w.note(uint64(r.src), uint64(r.key), uint64(r.off), uint64(r.count1), uint64(r.count2))
 	part := int(s.tp.Partition)
 	writer := int(r.last)
@@ -503,6 +523,9 @@ func (o *oracle) fatal(p *process, err error) {
 
 // complete reports whether everything was output.
 func (o *oracle) complete() bool {
+	if o.lossy {
+		return true
+	}
 	for src, in := range o.w.inputs {
 		for k := range keys {
 			all := int32(len(in.byKey[k]))
@@ -512,4 +535,39 @@ func (o *oracle) complete() bool {
 		}
 	}
 	return true
+}
+
+// timesOut: the broker ends a transaction that nobody ended in time.
+func (o *oracle) timesOut(h ids.TxnHandle) {
+	o.expired = append(o.expired, h)
+	for _, l := range o.listed {
+		if l.handle == h && slices.ContainsFunc(o.cuts, func(c cut) bool { return c.n == l.n }) {
+			o.lossy = o.lossy || o.w.trims.forfeit
+		}
+	}
+}
+
+// forfeits: a transaction is given up. It must be one that the broker ended.
+func (o *oracle) forfeits(b barrier.Forfeit) {
+	switch {
+	case !o.w.trims.forfeit:
+		o.w.fail("transaction %s is given up, which nobody allowed", b.Handle)
+	case !slices.Contains(o.expired, b.Handle):
+		o.w.fail("transaction %s of checkpoint %d is given up, but the broker did not end it", b.Handle, b.N)
+	default:
+		o.waived = append(o.waived, b.Handle)
+		o.lossy = true
+		o.w.stats.Forfeits++
+	}
+}
+
+// committedSaid: somebody says that all of an instance's transactions of a
+// checkpoint are committed. Those that got lost must have been given up before
+// (R23: never in silence).
+func (o *oracle) committedSaid(b barrier.Committed) {
+	for _, l := range o.listed {
+		if l.owner == b.Owner && l.n == b.N && slices.Contains(o.expired, l.handle) && !slices.Contains(o.waived, l.handle) {
+			o.w.fail("transactions of %s for checkpoint %d are said to be committed, but the broker ended %s, and nobody gave it up", b.Owner, b.N, l.handle)
+		}
+	}
 }

@@ -234,13 +234,15 @@ func (p *plan) loopTopic() string {
 }
 
 func (p *plan) config(w *World, self ids.InstanceID) barrier.Config {
-	return barrier.Config{
+	c := barrier.Config{
 		App: appID, Self: self, NewLife: ids.Life(w.rng.Uint64() | 1), Fingerprint: "f1", Tasks: p.allTasks(), Graph: p.graph(),
 		TxnIDs: 7 + p.toleratedAborts, Interval: p.interval, CheckpointTimeout: p.checkpointTimeout,
 		ToleratedAborts: p.toleratedAborts, TransactionTimeout: p.transactionTimeout,
 		SessionTimeout: sessionTimeout, ExpectedRestart: p.expectedRestart, ShutdownDeadline: p.shutdownDeadline, HandoverTimeout: p.checkpointTimeout / 2, ReadyTimeout: 300,
 		Settle: settle, LeaveGrace: 100, AppendRetry: 200, Retain: p.retain, Rules: w.rules.Barrier,
 	}
+	w.trims.set(&c)
+	return c
 }
 
 func (p *plan) String() string {

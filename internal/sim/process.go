@@ -36,6 +36,7 @@ type process struct {
 	txnEvents []transactions.Event
 	txnBusy   bool // pool effects are being performed
 	logPos    int64
+	begun     int64 // where the log began that it reads, if not at 0 and not folded yet
 
 	member  membership
 	inc     ids.Incarnation
@@ -169,7 +170,8 @@ func (p *process) boot() {
 	w.tracef("%s starts as %d", p.name, w.nextRun)
 	p.m = m
 	w.stats.Starts++
-	p.step(barrier.EvLogOpened{End: int64(len(w.log.records))})
+	p.logPos, p.begun = w.log.start, w.log.start
+	p.step(barrier.EvLogOpened{Start: w.log.start, End: int64(len(w.log.records))})
 	p.tick()
 	p.fetchLog()
 }
@@ -312,6 +314,9 @@ func (p *process) perform(e barrier.Effect) {
 func (p *process) append(r barrier.Record) {
 	if p.m.Leading() && p.w.leaders() > 1 {
 		p.w.stats.TwoLeaders++
+	}
+	if p.holdSnapshot(r) {
+		return
 	}
 	call(p, func() int64 { return p.w.log.append(r) }, func(_ int64, ok bool) {
 		if !ok {

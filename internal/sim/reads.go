@@ -49,10 +49,14 @@ func (p *process) fetchLog() {
 		if p.epoch != epoch {
 			return
 		}
-		w.log.serve(from, func(recs []barrier.Record) {
+		w.log.serve(from, func(recs []barrier.Record, start int64) {
 			delay := w.latency()
 			if p.epoch == epoch && w.now < p.lagging {
 				delay += p.lagging - w.now
+			}
+			if from < start {
+				p.laterAs(epoch, delay, func() { p.below(start) })
+				return
 			}
 			if kind == readTwice {
 				p.laterAs(epoch, delay, func() { p.gotLog(from, recs) })
@@ -85,5 +89,8 @@ func (p *process) gotLog(from int64, recs []barrier.Record) bool {
 		}
 	}
 	p.step(barrier.EvLogRead{End: from + int64(len(recs))})
+	if p.epoch == epoch {
+		p.checkFold()
+	}
 	return p.epoch == epoch
 }

@@ -35,7 +35,7 @@ func Run(seed uint64, o Options) Result {
 
 func newWorld(seed uint64, o Options) *World {
 	w := &World{seed: seed, rules: o.Rules, rng: rand.New(rand.NewPCG(seed, 0x7469646567617465)), chaos: true, tracing: o.Trace}
-	w.plan = drawPlan(w)
+	w.plan, w.trims = drawPlan(w), drawTrim(seed)
 	w.log.w, w.txns.w, w.group.w = w, w, w
 	w.group.all = w.plan.allTasks()
 	w.store = store{w: w, objects: map[string]*object{}}
@@ -111,6 +111,7 @@ func (w *World) settle() {
 	marks := w.oracle.marks
 	for w.failure == nil && w.stats.LostByTimeout == 0 {
 		if w.oracle.complete() && w.oracle.marks > marks && w.allUp() {
+			w.sameFolds()
 			return
 		}
 		if w.now > end {

@@ -37,6 +37,8 @@ func TestSeeds(t *testing.T) {
 		{"unanswered EndTxn", total.UnansweredEnds}, {"unanswered InitProducerId", total.UnansweredInits},
 		{"timeouts of transactions", total.TxnTimeouts}, {"restores while tasks move", total.RestoredMoves},
 		{"tasks followed by standbys", total.Followed},
+		{"snapshots", total.Snapshots}, {"trims", total.Trims}, {"starts from a snapshot", total.Sought},
+		{"instances driven out by a trim", total.TrimmedOut},
 	} {
 		if c.count == 0 {
 			t.Errorf("%d seeds without any %s", seeds, c.what)

@@ -118,7 +118,7 @@ func (p *process) performTxnEffect(e transactions.Effect, back func(transactions
 	case transactions.WriteCommitted:
 		p.step(barrier.EvCommitted{N: e.N, Owner: e.Owner})
 	case transactions.Lost:
-		p.lost(e.Err)
+		p.lost(e)
 	case transactions.Failed:
 		p.failTasks(func(t *task) bool { return slices.Contains(e.Tasks, t.id) }, e.Err.Error())
 	case transactions.Fatal:
@@ -184,15 +184,15 @@ func (p *process) askLogEnd(e transactions.ReadLog, back func(transactions.Event
 	})
 }
 
-func (p *process) lost(err *transactions.LostError) {
-	end := int64(0)
+func (p *process) lost(e transactions.Lost) {
+	err, end := e.Err, int64(0)
 	for _, h := range p.logEnds {
 		if h.handle == err.Txn.Handle {
 			end = max(end, h.end)
 		}
 	}
 	p.w.oracle.lostIn = err.N
-	p.step(barrier.EvCommitLost{N: err.N, Owner: err.Owner, Handle: err.Txn.Handle, LogEnd: end, Detail: err.Error()})
+	p.step(barrier.EvCommitLost{N: err.N, Owner: err.Owner, Handle: err.Txn.Handle, Of: e.Of, LogEnd: end, Detail: err.Error()})
 }
 
 // sinkWriter writes the batches of one transaction to one partition in order.

@@ -11,6 +11,7 @@ type World struct {
 	seed  uint64
 	rules Rules
 	plan  plan
+	trims trimPlan
 
 	rng   *rand.Rand
 	now   int64 // milliseconds
@@ -54,6 +55,7 @@ type Stats struct {
 	Handovers, MovedTasks, Partial, TaskFailures                int
 	Rereads, TwoLeaders, UnansweredEnds, UnansweredInits        int
 	RestoredMoves, Followed                                     int
+	Snapshots, Trims, Sought, TrimmedOut, Forfeits              int
 }
 
 // Add adds the counts of another seed.
@@ -85,6 +87,11 @@ func (s *Stats) Add(o Stats) {
 	s.UnansweredInits += o.UnansweredInits
 	s.RestoredMoves += o.RestoredMoves
 	s.Followed += o.Followed
+	s.Snapshots += o.Snapshots
+	s.Trims += o.Trims
+	s.Sought += o.Sought
+	s.TrimmedOut += o.TrimmedOut
+	s.Forfeits += o.Forfeits
 }
 
 // event is something that happens at a time; events of one time happen in the

@@ -88,6 +88,7 @@ func printTotals(seeds int, s sim.Stats, d time.Duration) {
 	fmt.Printf("handovers %d moved tasks %d task failures %d partial rollbacks %d\n", s.Handovers, s.MovedTasks, s.TaskFailures, s.Partial)
 	fmt.Printf("log records read again %d written while two lead %d EndTxn unanswered %d InitProducerId unanswered %d restores while tasks move %d tasks followed %d\n",
 		s.Rereads, s.TwoLeaders, s.UnansweredEnds, s.UnansweredInits, s.RestoredMoves, s.Followed)
+	fmt.Printf("snapshots %d trims %d starts from a snapshot %d driven out by a trim %d lost transactions given up %d\n", s.Snapshots, s.Trims, s.Sought, s.TrimmedOut, s.Forfeits)
 	fmt.Printf("zombie writes %d late requests %d broker transaction timeouts %d lost by timeout %d dropped and read again %d cuts with in-flight records %d outputs checked %d\n",
 		s.ZombieWrites, s.LateRequests, s.TxnTimeouts, s.LostByTimeout, s.Drops, s.InFlightCuts, s.Outputs)
 	if d > 0 {
