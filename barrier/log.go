@@ -246,7 +246,7 @@ func (l *Log) applyDecision(offset int64, in *instance, body Body, out *Outcome)
 	if !ok {
 		return "reserved"
 	}
-	if _, snapshot := body.(Snapshot); !l.leads(in.id, term) && !(snapshot && l.rules.SkipTrimTerm) {
+	if _, snapshot := body.(Snapshot); !l.leads(in.id, term) && (!snapshot || !l.rules.SkipTrimTerm) {
 		return "not of the leader of the current term"
 	}
 	switch b := body.(type) {
