@@ -283,7 +283,7 @@ func (t *Task) writeBarrier(n ids.CheckpointID) {
 	for _, o := range t.repartition {
 		for i := range o.parts {
 			p := &o.parts[i]
-			o.announce(p, p.announcedIdle && !(o.merged && t.parked), o.current())
+			o.announce(p, p.announcedIdle && (!o.merged || !t.parked), o.current())
 			o.control(p, header)
 		}
 	}

@@ -99,7 +99,7 @@ func (s shared) barriers(n ids.CheckpointID) {
 		times = times[:0]
 		for k, o := range s {
 			p := &o.parts[i]
-			if c, ok := o.news(p, p.announcedIdle && !(o.merged && o.t.parked), current[k]); ok {
+			if c, ok := o.news(p, p.announcedIdle && (!o.merged || !o.t.parked), current[k]); ok {
 				times = append(times, c)
 			}
 		}
