@@ -127,9 +127,13 @@ func CheckTimeouts(c Config) error {
 // rules. Rules that live in other packages (R8, R14, R15, R18, R20, and the
 // purge of R29) are switched off there.
 type Rules struct {
-	SkipR2  bool // terms do not fence: records of former leaders stay valid, and claims need no heartbeat
-	SkipR3  bool // Complete is valid with any acks, and a Lead or Rollback aborts nothing
-	SkipR6  bool // every incarnation is accepted
+	SkipR2 bool // terms do not fence: records of former leaders stay valid, and claims need no heartbeat
+	SkipR3 bool // Complete is valid with any acks, and a Lead or Rollback aborts nothing
+	SkipR6 bool // every incarnation is accepted
+	// SkipR6Oldest: the lineage is kept back to the incarnations of now, wherever
+	// the channel positions of the checkpoint stand.
+	SkipR6Oldest bool
+
 	SkipR9  bool // nothing waits behind a barrier
 	SkipR16 bool // a checkpoint completes with the first ack
 	SkipR22 bool // a checkpoint completes however old its transactions are

@@ -92,7 +92,7 @@ type EvPassed struct {
 type EvPrepared struct {
 	N      ids.CheckpointID
 	Part   string
-	Oldest ids.Incarnation // see Ack.Oldest; 0 means the present incarnation
+	Oldest ids.Incarnation // see Ack.Oldest; 0, unknown, forgets nothing
 	Txns   []Txn
 }
 

@@ -333,7 +333,7 @@ func (p *participant) answer(m *Machine) Body {
 	switch {
 	case cp.prepared != nil:
 		a := Ack{N: cp.n, Incarnation: p.inc, Part: cp.prepared.Part, Oldest: cp.prepared.Oldest, Txns: cp.prepared.Txns}
-		if a.Oldest == 0 {
+		if m.cfg.Rules.SkipR6Oldest {
 			a.Oldest = p.inc
 		}
 		return a

@@ -37,7 +37,8 @@ func FirstPosition(p ids.TopicPartition, end int64) PartitionPosition {
 }
 
 // Oldest returns the smallest incarnation that any channel of the positions
-// stands in, for Ack.Oldest; def where there is none. A channel of which nothing
+// stands in, for Ack.Oldest; def where there is none, or where def is smaller:
+// the incarnation of DoTrigger, or the result for other tasks. A channel of which nothing
 // was read yet (only a cycle channel can be so in a checkpoint) stands before
 // all incarnations: nothing of the lineage may be forgotten for it.
 func Oldest(positions []PartitionPosition, def ids.Incarnation) ids.Incarnation {

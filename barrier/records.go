@@ -127,7 +127,9 @@ type Ack struct {
 	Incarnation ids.Incarnation // of the writer's tasks
 	Part        string          // key of the part object in the checkpoint store
 	// Oldest is the smallest incarnation in any channel position of the part,
-	// or Incarnation where there is none. It bounds the lineage (R6).
+	// or Incarnation where there is none. It bounds the lineage (R6): what is
+	// below is forgotten, so one that is too small costs a few bytes, and one
+	// that is too large loses records. 0 forgets nothing.
 	Oldest ids.Incarnation
 	Txns   []Txn // oldest first
 }

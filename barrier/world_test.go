@@ -25,6 +25,7 @@ type world struct {
 	trace strings.Builder
 	quiet bool  // do not trace
 	age   int64 // of transactions in acks
+	mute  bool  // shells do not say what the oldest incarnation is
 
 	// rnd, when set, delays appends and lets readers lag.
 	rnd     *rand.Rand
@@ -274,7 +275,11 @@ func (w *world) perform(n *node, e Effect) {
 		h := ids.TxnHandle{TransactionalID: n.name, ProducerID: n.pid}
 		w.txns[h] = &worldTxn{owner: n.self}
 		n.txns = append(n.txns, Txn{Handle: h, Age: w.age, Topics: []string{"out"}})
-		w.answer(n, "prepared", EvPrepared{N: e.N, Part: fmt.Sprintf("part-%d-%s", e.N, n.name), Txns: slices.Clone(n.txns)})
+		done := EvPrepared{N: e.N, Part: fmt.Sprintf("part-%d-%s", e.N, n.name), Oldest: e.Incarnation, Txns: slices.Clone(n.txns)}
+		if w.mute {
+			done.Oldest = 0
+		}
+		w.answer(n, "prepared", done)
 	case DoDecided:
 		if e.Completed {
 			n.txns = nil

@@ -52,6 +52,7 @@ func (pr *producer) send(part *repPartition, inc ids.Incarnation, recs []record.
 // checkpoint is one that a process takes part in.
 type checkpoint struct {
 	n        ids.CheckpointID
+	inc      ids.Incarnation // newest of the tasks
 	base     barrier.CheckpointRef
 	stop     bool
 	passed   int
@@ -79,7 +80,7 @@ func (p *process) trigger(e barrier.DoTrigger) {
 		p.w.tracef("%s: trigger %d finds no tasks", p.name, e.N)
 		return
 	}
-	p.cp = &checkpoint{n: e.N, base: e.Base, stop: e.Stop, halt: e.Halt}
+	p.cp = &checkpoint{n: e.N, inc: e.Incarnation, base: e.Base, stop: e.Stop, halt: e.Halt}
 	p.cp.collect = p.w.plan.combined && !p.w.rules.BarrierFirst && !p.w.rules.BarrierSkips
 	for _, t := range p.tasks {
 		if t.aligner.Trigger(e.N) {
@@ -292,10 +293,9 @@ func (p *process) tryAck() {
 		cp.storing = true
 		tasks := slices.Clone(cp.parts)
 		slices.SortFunc(tasks, func(a, b taskPart) int { return a.task.Compare(b.task) })
-		inc := p.inc
 		p.storeNew(cp, 0, func(attempt int) *object {
-			key := fmt.Sprintf("%s/%s/%d/%d/part-%s-%d", appID, p.life, inc, cp.n, p.name, attempt)
-			return &object{key: key, life: p.life, n: cp.n, part: &part{inc: inc, tasks: tasks}}
+			key := fmt.Sprintf("%s/%s/%d/%d/part-%s-%d", appID, p.life, cp.inc, cp.n, p.name, attempt)
+			return &object{key: key, life: p.life, n: cp.n, part: &part{tasks: tasks}}
 		}, func(key string) {
 			cp.part = key
 			p.tryAck()
@@ -311,7 +311,7 @@ func (p *process) tryAck() {
 		}
 	}
 	cp.over = true
-	oldest := p.inc
+	oldest := cp.inc
 	for _, tp := range cp.parts {
 		oldest = barrier.Oldest(tp.positions, oldest)
 	}

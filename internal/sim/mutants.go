@@ -43,6 +43,7 @@ func Mutants() []Mutant {
 		{"R2", b(barrier.Rules{SkipR2: true})},
 		{"R3", b(barrier.Rules{SkipR3: true})},
 		{"R6", b(barrier.Rules{SkipR6: true})},
+		{"R6/oldest", b(barrier.Rules{SkipR6Oldest: true})},
 		{"R8", Rules{BarrierFirst: true}},
 		{"R8/not-everywhere", Rules{BarrierSkips: true}},
 		{"R8/shared-first", Rules{SharedFirst: true}},

@@ -39,7 +39,6 @@ type process struct {
 	begun     int64 // where the log began that it reads, if not at 0 and not folded yet
 
 	member  membership
-	inc     ids.Incarnation
 	load    int // counts DoStartTasks and DoStopTasks
 	tasks   []*task
 	jobs    []*producer // of the starts since the last one of all tasks
@@ -160,7 +159,7 @@ func (p *process) boot() {
 	w.nextRun++
 	p.up, p.exited, p.stopping = true, false, false
 	p.id = ids.InstanceID{Name: p.name, Rand: w.nextRun}
-	p.life, p.asked, p.logPos, p.inc = 0, 0, 0, 0
+	p.life, p.asked, p.logPos = 0, 0, 0
 	p.batches = map[uint64][]output{}
 	m, err := barrier.NewMachine(w.plan.config(w, p.id))
 	if err != nil {

@@ -44,7 +44,7 @@ func (p *process) startTasks(e barrier.DoStartTasks) {
 	if e.Tasks.Equal(e.All) {
 		p.dropTasks()
 	}
-	p.inc, p.starting = e.Incarnation, p.starting.Union(e.Tasks)
+	p.starting = p.starting.Union(e.Tasks)
 	var starts []transactions.StartTask
 	for _, t := range e.Tasks {
 		starts = append(starts, transactions.StartTask{Task: t, Inputs: p.w.reads(t), Group: t.Sub})

@@ -99,6 +99,7 @@ func TestRegressions(t *testing.T) {
 		{1484, "a coordinator that led again in its own term waited for a write of offsets that it had given up"},
 		{1544, "a replaced coordinator took offsets of later checkpoints for a reset"},
 		{9115, "a coordinator that slept repeated its decision after the transactions had timed out"},
+		{58771, "a closed incarnation was forgotten before its in-flight cycle records were read, over two handovers"},
 	} {
 		if r := Run(c.seed, Options{Steps: DefaultSteps}); r.Err != nil {
 			t.Errorf("seed %d (%s): %v", c.seed, c.found, r.Err)

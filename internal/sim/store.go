@@ -32,7 +32,6 @@ type change struct {
 
 // part is what one instance stores of a checkpoint.
 type part struct {
-	inc   ids.Incarnation
 	tasks []taskPart
 }
 
