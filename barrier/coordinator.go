@@ -176,6 +176,11 @@ func (c *coordinator) onRecord(m *Machine, e EvRecord, out Outcome, sent int64) 
 		c.completedAt, c.took = m.now, m.now-c.trigger
 	case Start:
 		c.moving.since, c.suspects, c.trigger = -1, nil, m.now
+		if m.log.last().ref.N > 0 {
+			// Everybody's output has waited since the failure: not another interval,
+			// only so long that what starts has something to show.
+			c.trigger -= m.cfg.Interval - m.cfg.Interval/5
+		}
 	case Restore:
 		c.marked, c.markAsk = ids.NoCheckpoint, ids.NoCheckpoint
 	}
