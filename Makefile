@@ -19,6 +19,7 @@ BREAK    ?=
 MODE     ?= barrier
 GUARANTEE ?= exactly-once
 FAULT    ?=
+KEYS     ?= 1000000
 ARGS     ?=
 
 # Packages whose goroutines meet: these run a second time under the race detector.
@@ -40,6 +41,7 @@ help: ## print this list
 	@echo '  crash: DURATION=$(DURATION) SEED=7 STANDBYS=1 BREAK=commit-early|no-lineage|offsets-ahead'
 	@echo '         MODE=changelog BREAK=offsets-ahead|store-early; GUARANTEE=at-least-once'
 	@echo '  faults: FAULT=Network, or the beginning of another test behind TestFault'
+	@echo '  elastic: KEYS=$(KEYS) of the state that is taken over'
 	@echo '  bench: ARGS="flags of integration/bench"'
 	@echo '  real servers: TIDEGATE_KAFKA_BROKERS, TIDEGATE_S3_ENDPOINT use running ones (loopback only);'
 	@echo '                TIDEGATE_KAFKA=docker|java takes one way of starting a broker only'
@@ -83,9 +85,10 @@ metamorphic: ## random topologies, input, partitions and restarts against a refe
 crash: ## real processes on real servers, killed at random, every output record checked
 	cd integration && $(GO) run ./crash -mode $(MODE) -guarantee $(GUARANTEE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(STANDBYS),-standbys $(STANDBYS)) $(if $(BREAK),-break $(BREAK))
 
-elastic: ## instances come, go and are restarted under load on a real broker; no record is processed twice
+elastic: ## instances come, go and are restarted under load on a real broker; then one is killed, with and without a standby
 	cd integration && $(GO) run ./elastic $(ARGS)
 	$(GO) test -count=1 -v -run TestTenInstances ./internal/dsltest/ten -measure
+	cd integration && $(GO) run ./takeover -keys $(KEYS)
 
 bench: ## the count workload against the floor, on a real broker
 	cd integration && $(GO) run ./bench $(ARGS)

@@ -84,15 +84,20 @@ func (r *Restorer) copy(ctx context.Context, p TaskCopy) (out Restored, err erro
 	return out, nil
 }
 
-// step is how many files are fetched before the rate is looked at: no more than a
-// second's worth beyond the first.
+// copyStep is how many bytes are fetched before they are kept: a Copy that is
+// cancelled, because the task starts here, loses no more than that.
+const copyStep = 32 << 20
+
+// step is how many files are fetched before they are kept and the rate is looked
+// at: beyond the first no more than copyStep and a second's worth.
 func (r *Restorer) step(files []FileRef) int {
-	if r.opts.BytesPerSecond <= 0 {
-		return len(files)
+	limit := int64(copyStep)
+	if r.opts.BytesPerSecond > 0 {
+		limit = min(limit, r.opts.BytesPerSecond)
 	}
 	var size int64
 	for n, f := range files {
-		if size += f.Size; size > r.opts.BytesPerSecond && n > 0 {
+		if size += f.Size; size > limit && n > 0 {
 			return n
 		}
 	}
