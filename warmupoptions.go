@@ -6,12 +6,14 @@ import (
 	"github.com/tidegate/tidegate/runtime"
 )
 
-// WithMaxWarmups bounds how many tasks are followed at a time in changelog mode
-// because they are to move, in all instances together and beside those of
+// WithMaxWarmups bounds of how many tasks instances fetch the state at a time
+// because the tasks are to move, in all instances together and beside those of
 // WithStandbys; the default is 2. When an instance joins, a task with state stays
-// where it runs until the new one has read its changelogs; more at a time make the
-// move shorter and load broker and instances more (Kafka Streams'
-// max.warmup.replicas). All instances should say the same.
+// where it runs until the new one has its state: in changelog mode it reads the
+// changelogs, in barrier mode it downloads the last checkpoint's files, where tasks
+// with less than 8 MiB do not count. More at a time make the move shorter and load
+// broker or store and instances more (Kafka Streams' max.warmup.replicas). All
+// instances should say the same.
 func WithMaxWarmups(n int) Option { return func(c *runtime.Config) { c.MaxWarmups = n } }
 
 // WithAcceptableLag sets how many changelog records an instance may have yet to
@@ -27,8 +29,10 @@ func WithAcceptableLag(records int64) Option {
 // WithProbingInterval sets after what time at most an instance asks for the tasks
 // that it follows and is near in, in changelog mode; the default is 1 minute. It
 // asks at once when it is near in all that it was told to follow, since asking
-// costs little here: tasks that do not move go on (Kafka Streams'
-// probing.rebalance.interval.ms, there 10 minutes).
+// costs little here: tasks that do not move go on. In barrier mode it is after what
+// time at most the next tasks are moved that WithMaxWarmups held back; they are at
+// once when those before have moved (Kafka Streams' probing.rebalance.interval.ms,
+// there 10 minutes).
 func WithProbingInterval(d time.Duration) Option {
 	return func(c *runtime.Config) { c.ProbingInterval = d }
 }

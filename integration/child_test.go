@@ -70,7 +70,7 @@ func reportHealth(app *tidegate.App) {
 	var last []byte
 	for range time.Tick(20 * time.Millisecond) {
 		h := app.Health()
-		b, _ := json.Marshal(childHealth{h.State.String(), h.Instance, h.Tasks, h.Restoring, h.LastCheckpoint, h.Records})
+		b, _ := json.Marshal(childHealth{h.State.String(), h.Instance, h.Tasks, h.Restoring, h.LastCheckpoint, h.Records, h.DownloadedBytes})
 		if !bytes.Equal(b, last) {
 			fmt.Printf("health %s\n", b)
 			last = b
@@ -85,6 +85,7 @@ type childHealth struct {
 	Restoring       []string
 	Checkpoint      int64
 	Records         int64
+	Downloaded      int64
 }
 
 // armed returns a hook that acts when the instance reaches the phase that the

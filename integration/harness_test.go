@@ -36,11 +36,12 @@ type settings struct {
 	Memory                int64
 	Mode                  tidegate.Mode
 	Commit                time.Duration
+	Static                bool
 }
 
 // options are those of tidegate.New but for the store.
 func (s settings) options() []tidegate.Option {
-	return []tidegate.Option{
+	list := []tidegate.Option{
 		tidegate.WithMode(s.Mode), tidegate.WithCommitInterval(s.Commit),
 		tidegate.WithApplicationID(s.App), tidegate.WithBrokers(s.Brokers...),
 		tidegate.WithStateDir(s.StateDir), tidegate.WithInstanceName(s.Name),
@@ -50,6 +51,10 @@ func (s settings) options() []tidegate.Option {
 		tidegate.WithShutdownDeadline(s.Shutdown), tidegate.WithAlignmentBytes(s.AlignmentBytes),
 		tidegate.WithMemory(s.Memory),
 	}
+	if s.Static {
+		list = append(list, tidegate.WithStaticMembership())
+	}
+	return list
 }
 
 // lab is the surroundings of one test: an application on real servers with

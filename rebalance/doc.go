@@ -18,6 +18,9 @@
 // TakeOver gives tasks of a lost instance to who has their state even beyond its
 // share, for a while.
 //
+// HoldBack bounds, in barrier mode, of how many tasks members fetch the state at a
+// time to get them; the others stay where they are until the next plan.
+//
 // PlanStandbys says who keeps a copy of a task's state in barrier mode: far from
 // its owner by tags, where there is one already, spread so that the loss of an
 // owner is borne by all.

@@ -132,9 +132,11 @@ type Config struct {
 	RepartitionTime    RepartitionTime
 	TaskIdle           time.Duration // 0: until caught up; below 0: not at all
 
-	Workers           int    // GOMAXPROCS
-	StateDir          string // os.TempDir()/tidegate
-	InstanceName      string // kept in the state folder
+	Workers      int    // GOMAXPROCS
+	StateDir     string // os.TempDir()/tidegate
+	InstanceName string // kept in the state folder
+	// StaticMembership keeps the instance's place in the group over a restart.
+	StaticMembership  bool
 	StateStore        StoreKind
 	CacheBytes        int64 // 64 MiB, all stores of the instance
 	BlockCacheBytes   int64 // 128 MiB, all tasks, memtables included
@@ -316,6 +318,9 @@ func (c Config) validateChoices(bad func(format string, args ...any)) {
 func (c Config) validatePlacement(bad func(format string, args ...any)) {
 	if c.Standbys < 0 {
 		bad("WithStandbys(%d): want 0 or more", c.Standbys)
+	}
+	if c.MaxWarmups < 1 {
+		bad("WithMaxWarmups(%d): want at least 1, or 0 for the default; math.MaxInt limits nothing, and in changelog mode WithAcceptableLag(math.MaxInt64) moves tasks without warm-ups", c.MaxWarmups)
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Tags)) {
 		if k == "" || c.Tags[k] == "" {

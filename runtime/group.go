@@ -32,7 +32,10 @@ type groupShell struct {
 	generation int32
 	assigned   []ids.TaskID // of the newest generation
 	standbys   []ids.TaskID
-	probe      *time.Timer // asks for the next plan after a TakeOver
+	probe      *time.Timer                   // asks for the next plan after a TakeOver
+	next       map[ids.TaskID]ids.InstanceID // a plan behind which there is another; nil: none
+	inherited  []ids.TaskID                  // of the instance that had a static member's place
+	stays      bool                          // ends without leaving
 }
 
 func newGroupShell(i *instance) *groupShell {
@@ -52,7 +55,7 @@ func (g *groupShell) join(leaving bool) {
 	}
 	c := g.i.cfg
 	group, err := g.i.client.NewGroup(kafka.GroupConfig{
-		Group: c.ApplicationID, Protocol: groupProtocol, Topics: g.i.plan.Inputs(),
+		Group: c.ApplicationID, Protocol: groupProtocol, Topics: g.i.plan.Inputs(), InstanceID: g.i.groupInstance(),
 		SessionTimeout: c.SessionTimeout, RebalanceTimeout: max(3*c.SessionTimeout, 10*time.Second),
 		UserData: g.userData, Plan: g.assign, OnEvent: g.event,
 	})
@@ -65,7 +68,7 @@ func (g *groupShell) join(leaving bool) {
 	go func() {
 		defer g.runs.Done()
 		if err := group.Run(g.ctx); err != nil && g.ctx.Err() == nil {
-			g.i.loop.post(func() { g.i.end(fmt.Errorf("consumer group %s: %w", c.ApplicationID, err)) })
+			g.failed(err)
 		}
 	}()
 }
@@ -81,8 +84,12 @@ func (g *groupShell) userData() []byte {
 	held := g.i.held()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	owned := g.owned
+	if len(owned) == 0 {
+		owned = g.inherited
+	}
 	return rebalance.AppendMember(nil, rebalance.Member{
-		Instance: g.i.self, Owned: g.owned, Generation: g.generation, Leaving: g.leaving, Fingerprint: g.i.groupPrint,
+		Instance: g.i.self, Owned: owned, Generation: g.generation, Leaving: g.leaving, Fingerprint: g.i.groupPrint,
 		Held: held, Tags: g.i.cfg.Tags,
 	})
 }
@@ -140,16 +147,14 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 		g.mu.Lock()
 		g.generation = e.Membership.Generation
 		g.assigned, g.standbys = a.Tasks, a.Standbys
+		g.inherited = nil
+		inPlace := !slices.Contains(a.Members, g.i.self)
+		if inPlace {
+			g.inherited = a.Tasks
+		}
 		g.mu.Unlock()
-		if !slices.Contains(a.Members, g.i.self) {
-			// A static member: this is the plan with the instance that had the place
-			// before, of which nobody was told. With a generation in the user data
-			// Kafka makes a new one.
-			g.i.loop.post(func() {
-				if g.group != nil {
-					g.group.Rejoin()
-				}
-			})
+		if inPlace {
+			g.beSeen()
 			return
 		}
 		sent := e.SentAt.Sub(g.i.started).Milliseconds()
@@ -162,7 +167,7 @@ func (g *groupShell) event(e kafka.GroupEvent) {
 	case kafka.GroupRejoining:
 		g.i.log.Debug("consumer group rebalances", "cause", e.Err)
 	case kafka.GroupFailed:
-		g.i.loop.post(func() { g.i.end(fmt.Errorf("consumer group %s: %w", g.i.cfg.ApplicationID, e.Err)) })
+		g.failed(e.Err)
 	}
 }
 
@@ -189,6 +194,9 @@ func (g *groupShell) leave() {
 		g.probe.Stop()
 	}
 	g.mu.Unlock()
+	if g.stays {
+		return // close ends Run
+	}
 	g.i.wg.Add(1)
 	go func() {
 		defer g.i.wg.Done()

@@ -170,6 +170,10 @@ func (d *deployment) runInstance(ctx context.Context) error {
 	}
 	stop := context.AfterFunc(ctx, func() {
 		i.loop.post(func() {
+			if d.cfg.StaticMembership {
+				i.pause()
+				return
+			}
 			i.log.Info("stopping: a last checkpoint is taken", "deadline", d.cfg.ShutdownDeadline)
 			i.step(barrier.EvShutdown{})
 		})

@@ -43,7 +43,7 @@ func newLogGroup(i *logInstance) (*logGroup, error) {
 	g.ctx, g.end = context.WithCancel(context.Background())
 	c := i.cfg
 	group, err := i.client.NewGroup(kafka.GroupConfig{
-		Group: c.ApplicationID, Protocol: logGroupProtocol, Topics: i.plan.Inputs(),
+		Group: c.ApplicationID, Protocol: logGroupProtocol, Topics: i.plan.Inputs(), InstanceID: i.groupInstance(),
 		SessionTimeout: c.SessionTimeout, RebalanceTimeout: max(3*c.SessionTimeout, 10*time.Second),
 		UserData: g.userData, Plan: g.assign, OnEvent: g.event,
 	})
@@ -168,6 +168,9 @@ func (g *logGroup) event(e kafka.GroupEvent) {
 		g.pending = append(g.pending, a.Tasks)
 		g.mu.Unlock()
 		g.i.loop.post(func() {
+			if !slices.Contains(a.Members, g.i.self) && g.i.cfg.Standbys > 0 {
+				g.group.Rejoin() // followers are found by the list, which has the one before
+			}
 			g.i.warmups.assigned(a)
 			g.i.step(changelog.EvAssigned{
 				Member: e.Membership.MemberID, Generation: e.Membership.Generation, Tasks: a.Tasks, Instances: a.Members,
@@ -187,8 +190,13 @@ func (g *logGroup) event(e kafka.GroupEvent) {
 	}
 }
 
-// leave leaves the group in the background; close waits for it.
-func (g *logGroup) leave() {
+// leave leaves the group in the background; close waits for it. A static member
+// that shall come back keeps its place.
+func (g *logGroup) leave(comesBack bool) {
+	if comesBack {
+		g.end()
+		return
+	}
 	g.runs.Add(1)
 	go func() {
 		defer g.runs.Done()

@@ -278,14 +278,15 @@ func logPhase(e changelog.Effect) string {
 }
 
 // exit leaves the group, so that the others need not wait for the session
-// timeout, and ends the loop. The first reason counts.
+// timeout, unless it is a static member that shall come back, and ends the loop.
+// The first reason counts.
 func (i *logInstance) exit(err error) {
 	if i.exiting {
 		return
 	}
 	i.exiting, i.result = true, err
 	i.txn.abort()
-	i.group.leave()
+	i.group.leave(i.cfg.StaticMembership && err == nil)
 }
 
 // setback reports what the machine made of a failure.

@@ -110,9 +110,6 @@ func (c Config) validateChangelog(bad func(format string, args ...any)) {
 	if c.CommitInterval < time.Millisecond {
 		bad("WithCommitInterval(%v): want at least 1ms, or 0 for the default", c.CommitInterval)
 	}
-	if c.MaxWarmups < 1 {
-		bad("WithMaxWarmups(%d): want at least 1, or 0 for the default; WithAcceptableLag(math.MaxInt64) moves tasks without warm-ups", c.MaxWarmups)
-	}
 	if c.AcceptableLag < 1 {
 		bad("WithAcceptableLag(%d): want at least 1 record, or 0 for the default", c.AcceptableLag)
 	}

@@ -23,6 +23,7 @@ func (i *instance) moveTasks(e barrier.DoMoveTasks) {
 	}
 	i.setLineages(e.Lineages)
 	i.owns(e.Tasks)
+	i.group.moved(e.Owners)
 	if len(e.Gone) > 0 {
 		i.log.Info("tasks moved to other instances", "tasks", taskNames(e.Gone), "checkpoint", int64(e.From.N))
 	}

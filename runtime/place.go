@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/checkpoint"
 	"github.com/tidegate/tidegate/internal/ids"
 	"github.com/tidegate/tidegate/rebalance"
@@ -11,7 +12,8 @@ import (
 
 // Below takeoverWorth bytes a task of a lost instance goes where the plan says,
 // though another has its state: the download takes less than the move after it.
-// probeAfter is when the leader asks for that move.
+// Nor is a task with less state a warm-up that WithMaxWarmups counts. probeAfter is
+// when the leader asks for that move.
 const (
 	takeoverWorth = 8 << 20
 	probeAfter    = 10 * time.Second
@@ -34,21 +36,66 @@ func (g *groupShell) place(members []rebalance.Member) ([]rebalance.Placement, [
 		return nil, nil, err
 	}
 	placed, beyond := rebalance.TakeOver(members, placed, work, takeoverWorth)
-	if beyond {
-		g.probeLater()
+	placed, heldBack := rebalance.HoldBack(members, placed, work, g.i.cfg.MaxWarmups, takeoverWorth)
+	switch {
+	case heldBack > 0:
+		g.i.log.Info("tasks with much state move later, as their next owners fetch it", "at once", g.i.cfg.MaxWarmups, "later", heldBack)
+		g.planned(placed)
+		g.probeLater(g.i.cfg.ProbingInterval)
+	case beyond:
+		g.planned(nil)
+		g.probeLater(probeAfter)
+	default:
+		g.planned(nil)
 	}
 	return placed, rebalance.PlanStandbys(members, placed, stateful, g.i.cfg.Standbys), nil
 }
 
-// probeLater asks for another plan when tasks went to instances beyond their
-// share.
-func (g *groupShell) probeLater() {
+// planned remembers a plan behind which there is another one.
+func (g *groupShell) planned(plan []rebalance.Placement) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.next = nil
+	for _, p := range plan {
+		for _, t := range p.Tasks {
+			if g.next == nil {
+				g.next = map[ids.TaskID]ids.InstanceID{}
+			}
+			g.next[t] = p.Instance
+		}
+	}
+}
+
+// moved asks for the next plan when the last one, which held tasks back, was
+// carried out; on the loop.
+func (g *groupShell) moved(owners []barrier.Owner) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.next == nil {
+		return
+	}
+	for _, o := range owners {
+		for _, t := range o.Tasks {
+			if g.next[t] != o.Instance {
+				return
+			}
+		}
+	}
+	g.next = nil
+	if g.group != nil {
+		g.group.Rejoin()
+	}
+}
+
+// probeLater asks for another plan after a while: when tasks went to instances
+// beyond their share, or when the end of the moves is not seen here.
+func (g *groupShell) probeLater(after time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.probe != nil {
 		g.probe.Stop()
 	}
-	g.probe = time.AfterFunc(probeAfter, func() {
+	g.probe = time.AfterFunc(after, func() {
 		g.i.loop.post(func() {
 			if g.group != nil && !g.i.ending {
 				g.group.Rejoin()

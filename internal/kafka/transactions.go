@@ -249,6 +249,9 @@ func UnknownMember(err error) bool {
 	return errors.Is(err, sarama.ErrUnknownMemberId) || errors.Is(err, sarama.ErrFencedInstancedId)
 }
 
+// Fenced reports whether another member took this one's group.instance.id.
+func Fenced(err error) bool { return errors.Is(err, sarama.ErrFencedInstancedId) }
+
 func (t *Transactions) commitOffsets(ctx context.Context, h ids.TxnHandle, group string, member Membership, offsets []Offset, again func(error) bool) error {
 	if len(offsets) == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,30 @@ type cluster struct {
 	topo   *tidegate.Topology
 	out    *testkit.Reader
 	sent   int
+
+	mu        sync.Mutex
+	processed map[string]int // input records, by partition and offset
+}
+
+// count notes that a record of the input is processed.
+func (c *cluster) count(r *tidegate.RecordContext, _, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.processed[fmt.Sprintf("%d@%d", r.Partition, r.Offset)]++
+	return nil
+}
+
+// again counts the records of an input partition that were processed more than
+// once.
+func (c *cluster) again(partition int) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for place, times := range c.processed {
+		if times > 1 && strings.HasPrefix(place, strconv.Itoa(partition)+"@") {
+			n++
+		}
+	}
+	return n
 }
 
 const partitions = 4
@@ -48,9 +73,9 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	c := &cluster{t: t, broker: b, client: client, dir: t.TempDir()}
+	c := &cluster{t: t, broker: b, client: client, dir: t.TempDir(), processed: map[string]int{}}
 	builder := tidegate.NewBuilder()
-	builder.Stream("in", str, str).GroupBy("by-key", func(_, v string) string { return v }, str).
+	builder.Stream("in", str, str).PeekCtx(c.count).GroupBy("by-key", func(_, v string) string { return v }, str).
 		Count("counts").ToStream().To("out")
 	if c.topo, err = builder.Build(); err != nil {
 		t.Fatal(err)

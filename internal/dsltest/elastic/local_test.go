@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -59,8 +60,9 @@ func TestRestartDownloadsOnlyWhatIsMissing(t *testing.T) {
 	}
 }
 
-// An instance whose peer keeps copies dies: the peer takes its tasks over and
-// downloads nothing.
+// An instance whose peer keeps copies dies: the peer takes its tasks over, rolls
+// back what is downstream of them, and downloads nothing; its tasks that read input
+// go on.
 func TestTakeoverWithStandby(t *testing.T) {
 	c := newCluster(t)
 	a := c.start("a", tidegate.WithStandbys(1), killed(), tidegate.WithTags(map[string]string{"zone": "1"}))
@@ -74,7 +76,19 @@ func TestTakeoverWithStandby(t *testing.T) {
 		of := c.copies("a")
 		return len(of) >= partitions && maps.Equal(of, c.copies("b"))
 	})
-	before := b.Health().DownloadedBytes
+	before, reads := b.Health().DownloadedBytes, map[int]int{}
+	for _, task := range b.Health().Tasks {
+		var sub, p int
+		if _, err := fmt.Sscanf(task, "%d_%d", &sub, &p); err != nil {
+			t.Fatal(err)
+		}
+		if sub == 0 {
+			reads[p] = c.again(p)
+		}
+	}
+	if len(reads) == 0 || len(reads) == partitions {
+		t.Fatalf("the peer reads %d partitions", len(reads))
+	}
 	c.produce(1000, 300)
 	a.end()
 	c.produce(1000, 300)
@@ -85,5 +99,10 @@ func TestTakeoverWithStandby(t *testing.T) {
 	// What completed between the comparison and the death was copied as well.
 	if n := b.Health().DownloadedBytes - before; n != 0 {
 		t.Errorf("%d bytes downloaded by the takeover", n)
+	}
+	for p, n := range reads {
+		if more := c.again(p) - n; more > 0 {
+			t.Errorf("%d records of partition %d were processed again by a task that was not affected", more, p)
+		}
 	}
 }
