@@ -68,7 +68,7 @@ var dependencies = []struct {
 	{
 		prefix: "github.com/twmb/franz-go",
 		code:   []string{"embedded"},
-		tests:  []string{"internal/kafka"},
+		tests:  []string{"internal/kafka", "internal/dsltest/logfaults"},
 		reason: "the in-process broker must not be linked unless embedded is imported",
 	},
 	{

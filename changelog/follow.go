@@ -28,13 +28,9 @@ func (e *Engine) Follow(ctx context.Context, f *kafka.Fetcher, bounds map[string
 		if !spec.logged() {
 			continue // RestoreSources follows inputs
 		}
-		p, known, err := e.Position(spec.Name)
+		from, err := e.goOn(spec, bounds[spec.Name])
 		if err != nil {
 			return fmt.Errorf("follow store %q: %w", spec.Name, err)
-		}
-		from := bounds[spec.Name].Start
-		if known {
-			from = max(from, p.Next)
 		}
 		r := &restoring{e: e, spec: spec, kv: e.stores[spec.Name].below, next: from, end: bounds[spec.Name].End}
 		sub, err := f.Subscribe(kafka.SubscribeOptions{

@@ -100,6 +100,7 @@ type Machine struct {
 	usedGen    int32
 	restarts   *restart.Policy
 	startAgain int64 // not before; 0: at any time
+	setBack    bool  // a failure closed all tasks, and none was started since
 	released   bool  // a task was closed that is not ours any more: join again
 
 	stopping bool
@@ -161,7 +162,9 @@ func (m *Machine) Step(now int64, ev Event) []Effect {
 	case EvEnded:
 		m.ended(now, ev)
 	case EvFailed:
-		m.failed(now, ev.Err)
+		if !m.setBack { // else it is part of what was answered
+			m.failed(now, ev.Err)
+		}
 	case EvFatal:
 		m.fatal(now, ev.Err)
 	case EvShutdown:
@@ -401,7 +404,7 @@ func (m *Machine) failed(now int64, err error) {
 		m.fatal(now, fmt.Errorf("gave up restarting failed tasks: %s; state and offsets are intact; the last failure: %w", v.Why, err))
 		return
 	}
-	m.startAgain = now + wait
+	m.startAgain, m.setBack = now+wait, true
 	m.drop(now)
 }
 
@@ -470,6 +473,7 @@ func (m *Machine) start(now int64) {
 		}
 	}
 	if len(st.Tasks) > 0 {
+		m.setBack = false
 		m.do(st)
 	}
 }
@@ -519,7 +523,7 @@ func (m *Machine) report() {
 		r.State = Joining
 	case len(r.Restoring) > 0 && (!runs || m.reported.State != Running):
 		r.State = Restoring
-	case len(m.tasks) > 0 && !runs:
+	case len(m.tasks)+len(m.assigned) > 0 && !runs:
 		r.State = Restoring // what is closed starts again, or elsewhere
 	}
 	if r.State != m.reported.State || !slices.Equal(r.Tasks, m.reported.Tasks) || !slices.Equal(r.Restoring, m.reported.Restoring) {

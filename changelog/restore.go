@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ type Bounds struct{ Start, End int64 }
 // Restored says what a restore did.
 type Restored struct {
 	Records, Bytes int64
-	// Empty: the store holds nothing, and its changelog no committed record.
+	// Empty: the stores hold nothing, and the changelogs no committed record.
 	Empty bool
 	Took  time.Duration
 }
@@ -70,13 +71,9 @@ func (e *Engine) restore(ctx context.Context, f *kafka.Fetcher, bounds map[strin
 		if !ok {
 			return out, fmt.Errorf("restore store %q: no bounds of %s", spec.Name, spec.Changelog)
 		}
-		p, known, err := e.Position(spec.Name)
+		from, err := e.goOn(spec, b)
 		if err != nil {
 			return out, fmt.Errorf("restore store %q: %w", spec.Name, err)
-		}
-		from := b.Start
-		if known {
-			from = max(from, p.Next)
 		}
 		r := restoring{e: e, spec: spec, kv: e.stores[spec.Name].below, next: from, end: b.End}
 		if err := r.run(ctx, f); err != nil {
@@ -84,12 +81,41 @@ func (e *Engine) restore(ctx context.Context, f *kafka.Fetcher, bounds map[strin
 		}
 		out.Records += r.records
 		out.Bytes += r.bytes
-		if r.records > 0 || known && p.Next > b.Start {
+		// A position tells nothing: what it passed may have been aborted.
+		some, err := holds(r.kv)
+		if err != nil {
+			return out, fmt.Errorf("restore store %q: %w", spec.Name, err)
+		}
+		if some || r.records > 0 {
 			out.Empty = false
 		}
 	}
 	out.Took = time.Since(begun)
 	return out, nil
+}
+
+// goOn finds where a store's changelog is to be read from, and empties a store
+// without a position: it may hold what was read by somebody killed before the first
+// position, or written while the store had no changelog, and compaction may have
+// removed what would delete that.
+func (e *Engine) goOn(spec StoreSpec, b Bounds) (from int64, err error) {
+	p, known, err := e.Position(spec.Name)
+	if err != nil || known {
+		return max(b.Start, p.Next), err
+	}
+	kv := e.stores[spec.Name].below
+	some, err := holds(kv)
+	if err == nil && some {
+		err = kv.DeleteRange(nil, nil)
+	}
+	return b.Start, err
+}
+
+// holds reports whether there is any entry.
+func holds(kv state.KV) (some bool, err error) {
+	it := kv.Scan(nil, nil, false)
+	some = it.Next()
+	return some, errors.Join(it.Err(), it.Close())
 }
 
 // restoring is the restore of one store.

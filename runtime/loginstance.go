@@ -91,6 +91,7 @@ func (i *logInstance) post(ev changelog.Event) { i.loop.post(func() { i.step(ev)
 
 // fail hears of an error of a task or a producer, on any goroutine.
 func (i *logInstance) fail(err error) {
+	i.distrust(err)
 	if cause, retry := causeOf(err); !retry {
 		i.setbacks.report(Failure{Time: time.Now(), Err: err, Cause: cause})
 		i.post(changelog.EvFatal{Err: err})

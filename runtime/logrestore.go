@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/tidegate/tidegate/barrier"
@@ -65,13 +66,13 @@ func (r *logRun) fetchOffsets() (out tasks.Restored, known bool, err error) {
 		return out, false, err
 	}
 	out.External = map[ids.TopicPartition]int64{}
-	r.committed = map[ids.TopicPartition]int64{}
+	r.committed, r.stored = map[ids.TopicPartition]int64{}, map[ids.TopicPartition]string{}
 	times := barrier.TimesState{Stream: barrier.NoTime}
 	for k, tp := range tps {
 		next := starts[tp]
 		if o, have := found[tp]; have {
 			next, known = o.Offset, true
-			r.committed[tp] = next
+			r.committed[tp], r.stored[tp] = next, o.Metadata
 			m, ours, err := changelog.DecodeMeta(o.Metadata)
 			if err != nil {
 				return out, known, final(fmt.Errorf("offset of %s in group %s: %w", tp, i.cfg.ApplicationID, err))
@@ -146,6 +147,11 @@ func (r *logRun) restore(known bool) (err error) {
 		err = final(fmt.Errorf("the changelogs of task %s hold state, but consumer group %s has no offsets that belong to it: they have expired or were deleted, and reading from the reset policy would count records twice; %s", t, i.cfg.ApplicationID, resetAdvice(i.cfg)))
 	}
 	if err != nil {
+		if out := (*kafka.OffsetOutOfRangeError)(nil); errors.As(err, &out) {
+			// Kafka removed old windows since the bounds were asked for; the next
+			// start reads from where the changelog begins then.
+			err = passing{err}
+		}
 		return errors.Join(err, e.Close())
 	}
 	r.engine, r.bounds = e, bounds
@@ -260,7 +266,7 @@ func (d *deployment) openKept(dir string, wipe bool) (state.Engine, error) {
 		return pebblestore.Open(d.shared, data, pebblestore.Options{Kept: true, Memtable: d.memtableBytes()})
 	}
 	e, err := open()
-	if errors.Is(err, state.ErrCorrupted) && !wipe {
+	if err != nil && !wipe && !outOfResources(err) {
 		d.cfg.Logger.Warn("local state is damaged; it is restored from the changelogs", "folder", dir, "error", err)
 		wipe = true
 		e, err = open()
@@ -269,6 +275,26 @@ func (d *deployment) openKept(dir string, wipe bool) (state.Engine, error) {
 		e = wrap(e)
 	}
 	return e, err
+}
+
+// outOfResources tells errors that say nothing about what a folder holds.
+func outOfResources(err error) bool {
+	for _, e := range []error{state.ErrDiskFull, state.ErrLocked, os.ErrPermission, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// distrust lets the next user of a folder that turned out to be damaged empty it:
+// to open it again may not show that.
+func (i *logInstance) distrust(err error) {
+	var damaged *state.FolderError
+	if errors.As(err, &damaged) && errors.Is(damaged.Kind, state.ErrCorrupted) {
+		i.log.Warn("local state is damaged; it is restored from the changelogs", "folder", damaged.Dir, "error", err)
+		_ = os.Remove(filepath.Join(filepath.Dir(damaged.Dir), bootName))
+	}
 }
 
 // boundsOf asks for the ends of an engine's changelogs. That of an input is where

@@ -37,11 +37,13 @@ type logRun struct {
 	closing   bool
 	joined    ids.CheckpointID // the first interval that it writes in
 	committed map[ids.TopicPartition]int64
-	pending   *tasks.Snapshot             // at the last commit point
-	restored  chan struct{}               // closed when the start in the background is over
-	bounds    map[string]changelog.Bounds // of the changelogs; the end moves with commits
-	standby   *logStandby                 // of the task on this instance, if there is one
-	folder    <-chan struct{}             // closed when its last one let go of the folder
+	stored    map[ids.TopicPartition]string // the metadata of committed
+	pending   *tasks.Snapshot               // at the last commit point
+	offered   []kafka.Offset                // what of it is to be committed
+	restored  chan struct{}                 // closed when the start in the background is over
+	bounds    map[string]changelog.Bounds   // of the changelogs; the end moves with commits
+	standby   *logStandby                   // of the task on this instance, if there is one
+	folder    <-chan struct{}               // closed when its last one let go of the folder
 
 	// Of whoever has the engine: the start, then the worker.
 	engine  *changelog.Engine
@@ -193,8 +195,9 @@ func (r *logRun) Passed(_ *tasks.Task, s *tasks.Snapshot) {
 }
 
 // passedOffsets are the offsets to commit with interval n: those of every task
-// that moved, with its times; of one task where none did, since they are what
-// shows that this member still has its tasks.
+// that moved, or whose stream time or timers did without a record, as when an input
+// is idle; of one task where none did, since they are what shows that this member
+// still has its tasks.
 func (i *logInstance) passedOffsets(n ids.CheckpointID) ([]kafka.Offset, error) {
 	var list []kafka.Offset
 	var still []kafka.Offset
@@ -203,14 +206,15 @@ func (i *logInstance) passedOffsets(n ids.CheckpointID) ([]kafka.Offset, error) 
 		if s == nil || s.N != n || r.closing {
 			continue
 		}
-		offsets, moved, err := r.offsets(s)
-		if err != nil {
+		var moved bool
+		var err error
+		if r.offered, moved, err = r.offsets(s); err != nil {
 			return nil, fmt.Errorf("task %s: %w", r.id.Task, err)
 		}
 		if moved {
-			list = append(list, offsets...)
+			list = append(list, r.offered...)
 		} else {
-			still = offsets
+			still = r.offered
 		}
 	}
 	if len(list) == 0 {
@@ -236,7 +240,7 @@ func (r *logRun) offsets(s *tasks.Snapshot) (list []kafka.Offset, moved bool, er
 			return nil, false, err
 		}
 		list = append(list, kafka.Offset{TP: tp, Offset: next, Metadata: text})
-		if old, ok := r.committed[tp]; !ok || old != next {
+		if old, ok := r.committed[tp]; !ok || old != next || r.stored[tp] != text {
 			moved = true
 		}
 	}
@@ -253,6 +257,9 @@ func (i *logInstance) apply(e changelog.DoApply) {
 		r.pending = nil
 		if e.Committed {
 			r.committed = s.External
+			for _, o := range r.offered {
+				r.stored[o.TP] = o.Metadata
+			}
 		}
 		if r.engine == nil {
 			continue

@@ -62,6 +62,7 @@ func (i *logInstance) startStandby(t ids.TaskID) {
 			err := i.follow(ctx, t, s)
 			s.behind.Store(-1)
 			if err != nil && ctx.Err() == nil {
+				i.distrust(err)
 				i.log.Warn("a standby cannot follow its changelogs; retrying", "task", t.String(), "error", err)
 				select {
 				case <-ctx.Done():
