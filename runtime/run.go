@@ -148,7 +148,9 @@ func (r *run) start(logEnd int64) {
 	if !i.retry(r.ctx, "draw a producer id for repartition records", func(ctx context.Context) error {
 		id, epoch, err := i.client.Transactions().InitProducer(ctx)
 		if err == nil {
-			p := i.writer.NewProducer(kafka.ProducerOptions{ID: id, Epoch: epoch, OnFail: r.producerFailed})
+			p := i.writer.NewProducer(kafka.ProducerOptions{
+				ID: id, Epoch: epoch, Once: i.cfg.Guarantee == ExactlyOnce, OnFail: r.producerFailed,
+			})
 			ready := make(chan struct{})
 			i.loop.post(func() {
 				if r.revoked.Load() {

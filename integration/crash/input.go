@@ -18,8 +18,10 @@ const (
 	batch     = 500  // records produced together
 )
 
-// epoch is the event time of the first record.
-const epoch = 1_700_000_000_000
+// epoch is the event time of the first record, in milliseconds. It is the time of
+// the run: of records with old timestamps a broker forgets, when it starts again,
+// that it wrote them, and the generator's repetition would be written twice.
+var epoch = time.Now().Truncate(time.Minute).UnixMilli()
 
 // numberOf returns the i-th input record: the closed form that generator and
 // oracle share. Groups run in cohorts of active ones, their numbers taking

@@ -20,6 +20,13 @@ type ProducerOptions struct {
 	// PartitionsAdded says that the caller adds partitions to the transaction
 	// before it enqueues batches for them.
 	PartitionsAdded bool
+	// Once ends the producer where a repetition could be written twice: a broker
+	// forgets producer ids whose last batch has a timestamp older than
+	// producer.id.expiration.ms (a day), when it starts and now and then, and
+	// takes a repeated batch for a new one. A batch in doubt is repeated only
+	// while its newest record is younger than repeatedFor. Transactions need no
+	// such rule: an open one is remembered.
+	Once bool
 	// OnFail hears the first definite error, an *Error, once. The producer is
 	// dead then: nothing more is sent. It must not block.
 	OnFail func(error)

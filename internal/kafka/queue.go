@@ -163,7 +163,11 @@ func (q *queue) refused(b *Builder, err error) {
 		return
 	}
 	b.state = turned
-	if definite := q.definite(err, q.sent[0] == b); definite != nil {
+	definite := q.definite(err, q.sent[0] == b)
+	if definite == nil {
+		definite = q.forgotten(b, err)
+	}
+	if definite != nil {
 		w.fail(q.p, definite) // frees b
 		return
 	}
@@ -197,6 +201,22 @@ func (q *queue) definite(err error, first bool) error {
 		return nil
 	}
 	return newError("produce", q.tp, err)
+}
+
+// repeatedFor is how old, by their timestamps, the records of a batch in doubt may
+// be for it to be repeated by a producer with Once: far below any reasonable
+// producer.id.expiration.ms.
+const repeatedFor = time.Hour
+
+// forgotten returns an error if the broker may have written the batch and
+// forgotten who wrote it.
+func (q *queue) forgotten(b *Builder, err error) error {
+	if !q.p.opts.Once || q.p.opts.TransactionalID != "" || !InDoubt(err) || time.Since(time.UnixMilli(b.max)) < repeatedFor {
+		return nil
+	}
+	return &Error{Op: "produce", TP: q.tp, Class: ClassAbortable, Doubt: true, Err: fmt.Errorf(
+		"a batch of %d records may have been written or not, and with timestamps up to %s the broker may not know it when it is repeated: %w",
+		b.Len(), time.UnixMilli(b.max).UTC().Format(time.RFC3339), err)}
 }
 
 // unknownTooLong returns a definite error if the topic has been unknown for too

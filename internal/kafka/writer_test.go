@@ -139,21 +139,14 @@ func TestWaitingBatchesAreMerged(t *testing.T) {
 	}
 }
 
-// A connection that ends with requests under way leaves them in doubt; repeated
-// with the same sequences they are appended once.
-func TestBatchesInDoubtAreAppendedOnce(t *testing.T) {
-	e := start(t, kfake.NumBrokers(2))
-	e.topic("t", 1)
-	e.must(e.cluster.MoveTopicPartition("t", 0, 0))
-	w := e.c.NewWriter(WriterConfig{MaxRequestBytes: 100, BatchBytes: 1})
-	p := e.idempotent(w)
-	stop := make(chan struct{})
-	cut := make(chan struct{})
-	go func() { // cuts the writer's connections again and again
+// cutAgainAndAgain cuts the writer's connections until the result is called.
+func cutAgainAndAgain(w *Writer) (stop func()) {
+	ended, cut := make(chan struct{}), make(chan struct{})
+	go func() {
 		defer close(cut)
 		for {
 			select {
-			case <-stop:
+			case <-ended:
 				return
 			case <-time.After(3 * time.Millisecond):
 			}
@@ -168,16 +161,71 @@ func TestBatchesInDoubtAreAppendedOnce(t *testing.T) {
 			}
 		}
 	}()
+	return func() { close(ended); <-cut }
+}
+
+// A connection that ends with requests under way leaves them in doubt; repeated
+// with the same sequences they are appended once.
+func TestBatchesInDoubtAreAppendedOnce(t *testing.T) {
+	e := start(t, kfake.NumBrokers(2))
+	e.topic("t", 1)
+	e.must(e.cluster.MoveTopicPartition("t", 0, 0))
+	w := e.c.NewWriter(WriterConfig{MaxRequestBytes: 100, BatchBytes: 1})
+	p := e.idempotent(w)
+	stop := cutAgainAndAgain(w)
 	want := seq("v", 0, 300)
 	for _, v := range want {
 		put(w, p, tp("t", 0), Token{}, v)
 	}
 	err := p.Wait(e.ctx)
-	close(stop)
-	<-cut
+	stop()
 	e.must(err)
 	if got := e.readAll(tp("t", 0), ReadUncommitted); !slices.Equal(got, want) {
 		t.Errorf("%d values, want %d: %v", len(got), len(want), got)
+	}
+}
+
+// A broker that starts again has forgotten the producers whose last batch has an
+// old timestamp, so that one in doubt must not be repeated; a young one may be.
+func TestOldBatchesInDoubtEndAProducerOfOnce(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		age  time.Duration
+		fail bool
+	}{
+		{"a day", 30 * time.Hour, true}, {"too old", repeatedFor + time.Minute, true},
+		{"young enough", repeatedFor - time.Minute, false}, {"ahead of the clock", -time.Hour, false},
+	} {
+		t.Run(c.name, func(t *testing.T) { testOnce(t, c.age, c.fail) })
+	}
+}
+
+func testOnce(t *testing.T, age time.Duration, fail bool) {
+	e := start(t, kfake.NumBrokers(1))
+	e.topic("t", 1)
+	w := e.c.NewWriter(WriterConfig{MaxRequestBytes: 100, BatchBytes: 1})
+	id, epoch, err := e.c.Transactions().InitProducer(e.ctx)
+	e.must(err)
+	heard := make(chan error, 1)
+	p := w.NewProducer(ProducerOptions{ID: id, Epoch: epoch, Once: true, OnFail: func(err error) { heard <- err }})
+	stop := cutAgainAndAgain(w)
+	for range 300 {
+		b := w.NewBatch(tp("t", 0))
+		b.Append(nil, []byte("v"), nil, time.Now().Add(-age).UnixMilli())
+		p.Enqueue(b, Token{})
+	}
+	err = p.Wait(e.ctx)
+	stop()
+	if !fail {
+		e.must(err)
+		return
+	}
+	if err == nil || !InDoubt(err) || !strings.Contains(err.Error(), "may have been written or not") {
+		t.Fatalf("error %v", err)
+	}
+	<-heard
+	if got := e.readAll(tp("t", 0), ReadUncommitted); len(got) == 300 {
+		t.Error("all were written, so nothing was in doubt")
 	}
 }
 
