@@ -45,6 +45,7 @@ type oracle struct {
 	expired []ids.TxnHandle // transactions that the broker ended by its timeout
 	waived  []ids.TxnHandle // given up by a Forfeit
 	lossy   bool            // output of a completed checkpoint was lost, and the application goes on
+	gap     bool            // such output was lost because nobody ran for too long, and the application is to stop
 }
 
 // cut is where a checkpoint's input positions are.
@@ -276,7 +277,7 @@ func (o *oracle) committing(h ids.TxnHandle) {
 func (o *oracle) visible(s *sinkPartition, r *output) {
 	w := o.w
 	w.stats.Outputs++
-	if o.lossy {
+	if o.lossy || o.gap {
 		return // what is missing cannot be told from what is wrong
 	}
 	w.note(uint64(r.src), uint64(r.key), uint64(r.off), uint64(r.count1), uint64(r.count2))
@@ -504,6 +505,12 @@ func (o *oracle) positionBelowStart(p *process, e barrier.DoStartTasks, r *repPa
 // lostSlack is what requests may take between the decision and its execution.
 const lostSlack = 300
 
+// overslept reports whether more time went by since a Complete than the settings
+// allow for until its transactions are committed (R22).
+func (o *oracle) overslept(c cut) bool {
+	return o.w.now-c.at > sessionTimeout+o.w.plan.expectedRestart-lostSlack
+}
+
 // fatal: a machine or pool gives up.
 func (o *oracle) fatal(p *process, err error) {
 	w := o.w
@@ -511,8 +518,7 @@ func (o *oracle) fatal(p *process, err error) {
 		return // refused: it was retired meanwhile
 	}
 	for _, c := range o.cuts {
-		if c.n == o.lostIn && w.now-c.at > sessionTimeout+w.plan.expectedRestart-lostSlack && w.stats.TxnTimeouts > 0 {
-			// More time went by than the settings allow for.
+		if c.n == o.lostIn && o.overslept(c) && w.stats.TxnTimeouts > 0 {
 			w.stats.LostByTimeout++
 			w.tracef("%s: %v", p.name, err)
 			return
@@ -529,6 +535,12 @@ func (o *oracle) complete() bool {
 	for src, in := range o.w.inputs {
 		for k := range keys {
 			all := int32(len(in.byKey[k]))
+			if o.gap { // what consumers see is not followed any more
+				if o.done[src][k] < all {
+					return false
+				}
+				continue
+			}
 			if o.next[src][k] < all || o.w.plan.loops(k) && o.nextLoop[src][k] < all {
 				return false
 			}
@@ -537,12 +549,22 @@ func (o *oracle) complete() bool {
 	return true
 }
 
-// timesOut: the broker ends a transaction that nobody ended in time.
+// timesOut: the broker ends a transaction that nobody ended in time. If it was
+// decided and everybody slept for too long, its output is lost and the
+// application will stop, but commits what else was decided before (R23): what
+// consumers see until then has a gap. That it does stop is still checked: no
+// checkpoint may be marked any more (marked).
 func (o *oracle) timesOut(h ids.TxnHandle) {
 	o.expired = append(o.expired, h)
 	for _, l := range o.listed {
-		if l.handle == h && slices.ContainsFunc(o.cuts, func(c cut) bool { return c.n == l.n }) {
-			o.lossy = o.lossy || o.w.trims.forfeit
+		if l.handle != h {
+			continue
+		}
+		for _, c := range o.cuts {
+			if c.n == l.n {
+				o.lossy = o.lossy || o.w.trims.forfeit
+				o.gap = o.gap || o.overslept(c)
+			}
 		}
 	}
 }
