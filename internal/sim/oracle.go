@@ -385,7 +385,7 @@ func (o *oracle) started(p *process, e barrier.DoStartTasks) {
 	}
 	to, ok := o.cutOf(e.From)
 	if !ok {
-		if e.Incarnation >= o.newestStart {
+		if e.Incarnation >= o.newestStart && !o.undone(e) {
 			w.fail("%s starts incarnation %d from checkpoint %d, of which objects are missing", p.name, e.Incarnation, e.From.N)
 		}
 		return
@@ -397,6 +397,12 @@ func (o *oracle) started(p *process, e barrier.DoStartTasks) {
 	}
 	o.starts = append(o.starts, st)
 	slices.SortFunc(o.starts, func(a, b startOf) int { return int(a.inc - b.inc) })
+}
+
+// undone reports whether a Restore behind a start retired its checkpoint: whoever
+// reads the start late finds objects deleted, and soon reads why.
+func (o *oracle) undone(e barrier.DoStartTasks) bool {
+	return slices.ContainsFunc(o.restores, func(r restoreAt) bool { return r.n < e.From.N && r.at > int64(e.Incarnation) })
 }
 
 // goneBack: the application goes on from an older checkpoint.

@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/internal/ids"
 )
 
@@ -35,6 +36,29 @@ func TestOversleptGap(t *testing.T) {
 		o.visible(w.sinks[0], &output{off: 1 << 40})
 		if (w.failure == nil) != c.gap {
 			t.Errorf("%s: output that belongs to nothing: %v", c.what, w.failure)
+		}
+	}
+}
+
+// Objects that a start needs may be missing only if a Restore that comes behind it
+// in the log retired its checkpoint. (Seed 111691: a coordinator slept behind its
+// own Start, and read it when its successor had restored and cleaned.)
+func TestUndoneStart(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		restore restoreAt
+		fails   bool
+	}{
+		{"restored since", restoreAt{at: 30, n: 5}, false},
+		{"restored before", restoreAt{at: 15, n: 5}, true},
+		{"restored to itself", restoreAt{at: 30, n: 10}, true},
+	} {
+		w := newWorld(1, Options{})
+		w.oracle.newestStart = 20
+		w.oracle.restores = []restoreAt{c.restore}
+		w.oracle.started(w.procs[0], barrier.DoStartTasks{Incarnation: 20, From: barrier.CheckpointRef{N: 10, Manifest: "gone"}})
+		if (w.failure != nil) != c.fails {
+			t.Errorf("%s: %v", c.what, w.failure)
 		}
 	}
 }

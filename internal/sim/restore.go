@@ -107,7 +107,7 @@ func (p *process) restore(e barrier.DoStartTasks, prod *producer, since int64) {
 					p.restore(e, prod, since)
 				}
 			})
-		case res == missing && w.oracle.ended(e.Tasks, e.Incarnation):
+		case res == missing && (w.oracle.ended(e.Tasks, e.Incarnation) || w.oracle.undone(e)):
 			p.step(barrier.EvTaskFailed{Incarnation: e.Incarnation, Tasks: e.Tasks, Error: "missing " + got.absent})
 		case res == missing:
 			w.fail("restore of checkpoint %d on %s: object %s is missing", e.From.N, p.name, got.absent)
