@@ -8,7 +8,7 @@ import (
 )
 
 func errLogLost(app, evidence string) error {
-	return fmt.Errorf("the control log of application %q holds no completed checkpoint, but %s: the log was lost; starting anew would lose or double data; restore the topic %s-control from a backup, or see with tidegate repair --application %s from which checkpoint StartFrom can go on; to begin anew on purpose, use another application id", app, evidence, app, app)
+	return fmt.Errorf("the control log of application %q holds no completed checkpoint, but %s: the log was lost; starting anew would lose or double data; restore the topic %s-control from a backup, or see with tidegate repair --application %s from which checkpoint StartFrom can go on; to begin anew on purpose, reset the application and its checkpoints with tidegate reset --application %s --checkpoints …, or use another application id", app, evidence, app, app, app)
 }
 
 func errOffsetsReset(refusal string) error {

@@ -70,6 +70,9 @@ type Writer struct {
 	Attempt int64
 }
 
+// ApplicationPrefix is the prefix of all objects of an application, of all lives.
+func ApplicationPrefix(application string) string { return escape(application) + "/" }
+
 // LifePrefix is the prefix of all objects of the life but its markers.
 func (n Names) LifePrefix() string { return escape(n.App) + "/" + n.Life.String() + "/" }
 

@@ -7,14 +7,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidegate/tidegate/checkpoint"
 	"github.com/tidegate/tidegate/internal/kafka"
 	"github.com/tidegate/tidegate/topology"
 )
 
 // Reset is what must go so that an application begins as if it had never run:
-// its internal topics and its consumer group with the offsets. Input and output
-// topics, checkpoint storage and state folders stay: a new life does not read
-// what is left there. (Kafka Streams' application reset tool.)
+// its internal topics, its consumer group with the offsets, and with AddStore its
+// checkpoints. Input and output topics and state folders stay: a new life does not
+// read what is left there. Checkpoints that stay keep a start in barrier mode from
+// beginning anew: they look like those of a lost control log. (Kafka Streams'
+// application reset tool.)
 type Reset struct {
 	Application string
 	// Topics are the internal topics found, sorted. They are recognised by name:
@@ -27,6 +30,21 @@ type Reset struct {
 	Ambiguous []AmbiguousTopic
 
 	client *kafka.Client
+	store  checkpoint.Store
+	keys   []string // of objects in the store
+}
+
+// AddStore looks for the application's objects in the checkpoint store, which
+// Execute then deletes, too, and returns how many there are.
+func (r *Reset) AddStore(ctx context.Context, store checkpoint.Store) (objects int, err error) {
+	r.store, r.keys = store, nil
+	for o, err := range store.List(ctx, checkpoint.ApplicationPrefix(r.Application)) {
+		if err != nil {
+			return 0, fmt.Errorf("look for checkpoints of application %q in %s: %w", r.Application, store, err)
+		}
+		r.keys = append(r.keys, o.Key)
+	}
+	return len(r.keys), nil
 }
 
 // AmbiguousTopic is a topic that may belong to another application.
@@ -116,11 +134,15 @@ func (r *Reset) Execute(ctx context.Context) error {
 	if err := r.client.Admin().DeleteGroup(ctx, r.Application); err != nil {
 		return fmt.Errorf("reset application %q: %w", r.Application, err)
 	}
-	if len(r.Topics) == 0 {
-		return nil
+	if len(r.Topics) > 0 {
+		if err := r.client.Admin().DeleteTopics(ctx, r.Topics...); err != nil {
+			return fmt.Errorf("reset application %q: %w", r.Application, err)
+		}
 	}
-	if err := r.client.Admin().DeleteTopics(ctx, r.Topics...); err != nil {
-		return fmt.Errorf("reset application %q: %w", r.Application, err)
+	if len(r.keys) > 0 { // last: until they are gone nothing begins by accident
+		if err := r.store.Delete(ctx, r.keys); err != nil {
+			return fmt.Errorf("reset application %q: delete its checkpoints: %w", r.Application, err)
+		}
 	}
 	return nil
 }

@@ -1,12 +1,12 @@
 // Command tidegate is the operator's command line.
 //
-//	tidegate reset   --brokers HOST:PORT --application ID [--execute]
+//	tidegate reset   --brokers HOST:PORT --application ID [--checkpoints STORE] [--execute]
 //	tidegate repair  --brokers HOST:PORT --application ID --checkpoints STORE [--execute]
 //	tidegate upgrade --brokers HOST:PORT --application ID --checkpoints STORE [--execute]
 //
 // Each shows what it would do, and does it with --execute. reset deletes what an
-// application keeps in Kafka beside its input and output: to begin anew, or in the
-// other mode. repair and upgrade show from which checkpoints a new life can begin,
+// application keeps in Kafka beside its input and output, and its checkpoints: to
+// begin anew, or in the other mode. repair and upgrade show from which checkpoints a new life can begin,
 // what would be written twice, and delete the same, after which the application
 // is started with StartFrom: after its control log was lost, or with a changed
 // topology. They connect without TLS or SASL; elsewhere delete the same topics and
@@ -35,7 +35,7 @@ func run(args []string, out io.Writer) int {
 		}
 		fmt.Fprintf(out, "tidegate: no command %q\n", args[0])
 	}
-	fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT --application ID [--execute]")
+	fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT --application ID [--checkpoints DIR|s3://BUCKET/PREFIX] [--include TOPIC,…] [--execute]")
 	fmt.Fprintln(out, "       tidegate repair | upgrade --brokers HOST:PORT --application ID --checkpoints DIR|s3://BUCKET/PREFIX [--execute]")
 	return 2
 }

@@ -23,15 +23,14 @@ func repair(name string, args []string, out io.Writer) int {
 	fs.SetOutput(out)
 	brokers := fs.String("brokers", "", "brokers as host:port, separated by commas")
 	application := fs.String("application", "", "application id")
-	where := fs.String("checkpoints", "", "the checkpoint store: a directory, or s3://BUCKET/PREFIX")
-	endpoint := fs.String("endpoint", "", "URL of an S3 server other than Amazon's")
-	pathStyle := fs.Bool("path-style", false, "put the bucket in the path of S3 requests")
+	var where storeFlags
+	where.define(fs, "the checkpoint store: a directory, or s3://BUCKET/PREFIX")
 	include := fs.String("include", "", "as in tidegate reset")
 	execute := fs.Bool("execute", false, "delete what must go; without it only shown")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
-	if *brokers == "" || *application == "" || *where == "" || fs.NArg() > 0 {
+	if *brokers == "" || *application == "" || where.checkpoints == "" || fs.NArg() > 0 {
 		fmt.Fprintf(out, "usage: tidegate %s --brokers HOST:PORT,… --application ID --checkpoints DIR|s3://BUCKET/PREFIX [--execute]\n", name)
 		return 2
 	}
@@ -41,7 +40,7 @@ func repair(name string, args []string, out io.Writer) int {
 		fmt.Fprintf(out, "tidegate %s: %v\n", name, err)
 		return 1
 	}
-	store, err := openStore(ctx, *where, *endpoint, *pathStyle)
+	store, err := where.open(ctx)
 	if err != nil {
 		return fail(err)
 	}
@@ -71,14 +70,26 @@ func repair(name string, args []string, out io.Writer) int {
 	return 0
 }
 
-// openStore opens the store that the application has.
-func openStore(ctx context.Context, where, endpoint string, pathStyle bool) (checkpoint.Store, error) {
-	rest, remote := strings.CutPrefix(where, "s3://")
+// storeFlags name a checkpoint store.
+type storeFlags struct {
+	checkpoints, endpoint string
+	pathStyle             bool
+}
+
+func (f *storeFlags) define(fs *flag.FlagSet, usage string) {
+	fs.StringVar(&f.checkpoints, "checkpoints", "", usage)
+	fs.StringVar(&f.endpoint, "endpoint", "", "URL of an S3 server other than Amazon's")
+	fs.BoolVar(&f.pathStyle, "path-style", false, "put the bucket in the path of S3 requests")
+}
+
+// open opens the store, which must be the one that the application has.
+func (f *storeFlags) open(ctx context.Context) (checkpoint.Store, error) {
+	rest, remote := strings.CutPrefix(f.checkpoints, "s3://")
 	if !remote {
-		return dir.New(where)
+		return dir.New(f.checkpoints)
 	}
 	bucket, prefix, _ := strings.Cut(rest, "/")
-	return s3.New(ctx, s3.Config{Bucket: bucket, Prefix: prefix, Endpoint: endpoint, PathStyle: pathStyle})
+	return s3.New(ctx, s3.Config{Bucket: bucket, Prefix: prefix, Endpoint: f.endpoint, PathStyle: f.pathStyle})
 }
 
 // showRepair says what there is, and what a new life would lose or double.

@@ -22,12 +22,14 @@ func reset(args []string, out io.Writer) int {
 	brokers := fs.String("brokers", "", "brokers as host:port, separated by commas")
 	application := fs.String("application", "", "application id")
 	include := fs.String("include", "", "topics, separated by commas, that are this application's although another one could have them")
+	var where storeFlags
+	where.define(fs, "the checkpoint store, if the application ran in barrier mode: a directory, or s3://BUCKET/PREFIX")
 	execute := fs.Bool("execute", false, "delete; without it only shown")
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
 	if *brokers == "" || *application == "" || fs.NArg() > 0 {
-		fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT,… --application ID [--include TOPIC,…] [--execute]")
+		fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT,… --application ID [--checkpoints DIR|s3://BUCKET/PREFIX] [--include TOPIC,…] [--execute]")
 		return 2
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), resetFor)
@@ -39,6 +41,17 @@ func reset(args []string, out io.Writer) int {
 		return 1
 	}
 	defer plan.Close()
+	objects := 0
+	if where.checkpoints != "" {
+		store, err := where.open(ctx)
+		if err == nil {
+			objects, err = plan.AddStore(ctx, store)
+		}
+		if err != nil {
+			fmt.Fprintf(out, "tidegate reset: %v\n", err)
+			return 1
+		}
+	}
 	if *include != "" {
 		if err := plan.Include(strings.Split(*include, ",")...); err != nil {
 			fmt.Fprintf(out, "tidegate reset: --include: %v\n", err)
@@ -48,6 +61,11 @@ func reset(args []string, out io.Writer) int {
 	fmt.Fprintf(out, "consumer group %s with its offsets\n", plan.Application)
 	for _, t := range plan.Topics {
 		fmt.Fprintf(out, "topic %s\n", t)
+	}
+	if where.checkpoints != "" {
+		fmt.Fprintf(out, "%d objects of %s\n", objects, where.checkpoints)
+	} else {
+		fmt.Fprintln(out, "left alone: checkpoints, with which barrier mode does not begin anew; if it ran in that mode, add: --checkpoints DIR|s3://BUCKET/PREFIX")
 	}
 	var left []string
 	for _, a := range plan.Ambiguous {
