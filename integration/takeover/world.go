@@ -81,7 +81,9 @@ func newWorld(ctx context.Context, s settings) (w *world, err error) {
 func (w *world) close() {
 	if w.stopLoad != nil {
 		w.stopLoad()
-		<-w.loadDone
+		if err := <-w.loadDone; err != nil && !errors.Is(err, context.Canceled) {
+			fmt.Println("input:", err)
+		}
 	}
 	if w.reader != nil {
 		w.reader.Close()

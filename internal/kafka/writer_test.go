@@ -223,7 +223,9 @@ func testOnce(t *testing.T, age time.Duration, fail bool) {
 	if err == nil || !InDoubt(err) || !strings.Contains(err.Error(), "may have been written or not") {
 		t.Fatalf("error %v", err)
 	}
-	<-heard
+	if err := <-heard; err == nil {
+		t.Error("OnFail heard of no error")
+	}
 	if got := e.readAll(tp("t", 0), ReadUncommitted); len(got) == 300 {
 		t.Error("all were written, so nothing was in doubt")
 	}

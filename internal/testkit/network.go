@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -35,7 +36,7 @@ func (n *Network) Dial(network, address string) (net.Conn, error) {
 	if cut {
 		return nil, errCut
 	}
-	conn, err := net.Dial(network, address)
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), network, address) // the interface has no context
 	if err != nil {
 		return nil, err
 	}

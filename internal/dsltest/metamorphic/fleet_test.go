@@ -38,8 +38,7 @@ type fleet struct {
 	rnd   *rand.Rand
 	steps []string // what happened
 	next  int      // number of the next instance
-	gone  []*instance
-	once  bool // at-least-once: nothing may come or go behind the start
+	once  bool     // at-least-once: nothing may come or go behind the start
 }
 
 func runFleet(t *testing.T, seed int64) {
@@ -165,7 +164,11 @@ func (f *fleet) happen(ctx context.Context) {
 		delete(f.apps, name)
 		i.net.Cut()
 		i.stop()
-		f.t.Cleanup(func() { <-i.done })
+		f.t.Cleanup(func() {
+			if err := <-i.done; err != nil {
+				f.t.Logf("%s, cut off, ended: %v", name, err)
+			}
+		})
 		if len(f.apps) == 0 {
 			f.come(ctx)
 		}
