@@ -355,7 +355,8 @@ func TestDamagedCheckpoint(t *testing.T) {
 				n, err := strconv.ParseInt(strings.Trim(strings.SplitN(rest, "/", 2)[0], "."), 10, 64)
 				return ok && err == nil && n > old
 			})
-			a = c.start(c.app(counting(t, "in", "out"), "a"))
+			// Another instance: this one has files of its own, and downloads none.
+			a = c.start(c.app(counting(t, "in", "out"), "b"))
 			a.fails("corrupted", kind, "RestoreFrom")
 			require.ErrorIs(t, a.err, checkpoint.ErrCorrupted)
 			named := false
@@ -366,7 +367,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 			}
 			require.True(t, named, "%v names none of %v", a.err, newer)
 
-			a = c.start(c.app(counting(t, "in", "out"), "a", tidegate.RestoreFrom(old, tidegate.AllowDuplicates)))
+			a = c.start(c.app(counting(t, "in", "out"), "b", tidegate.RestoreFrom(old, tidegate.AllowDuplicates)))
 			c.await(out, 1500)
 			c.produce("in", words(500, 20, 2)...)
 			c.await(out, 2000)
