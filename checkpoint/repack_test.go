@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tidegate/tidegate/checkpoint"
@@ -156,7 +157,8 @@ func TestRepackingCutShort(t *testing.T) {
 		for i := range 30 {
 			e.write(fmt.Sprintf("new%02d.sst", i), small, 2)
 		}
-		broken := &failing{Store: w.store, left: fail}
+		broken := &failing{Store: w.store}
+		broken.left.Store(int32(fail))
 		up := checkpoint.NewUploader(broken, testUpload)
 		out, err := up.Upload(t.Context(), w.request(e, 20, 10, 0))
 		if err != nil && !errors.Is(err, errBroken) {
@@ -196,11 +198,11 @@ var errBroken = errors.New("broken")
 // failing fails the put after left others, and all that follow.
 type failing struct {
 	checkpoint.Store
-	left int
+	left atomic.Int32
 }
 
 func (f *failing) Put(ctx context.Context, key string, src checkpoint.Source) error {
-	if f.left--; f.left < 0 {
+	if f.left.Add(-1) < 0 {
 		return errBroken
 	}
 	return f.Store.Put(ctx, key, src)

@@ -143,7 +143,8 @@ func TestDamagedObject(t *testing.T) {
 		l.must(store.Put(l.ctx, o.Key, checkpoint.BytesSource(b)))
 		damaged = append(damaged, o.Key)
 	}
-	err := l.run("a").wait(60 * time.Second)
+	// Another instance: this one has files of its own, and downloads none.
+	err := l.run("b").wait(60 * time.Second)
 	l.wantError(err, "corrupted", "RestoreFrom")
 	for _, key := range damaged {
 		if strings.Contains(err.Error(), key) {

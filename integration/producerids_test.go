@@ -13,11 +13,12 @@ import (
 	"github.com/tidegate/tidegate/internal/testkit"
 )
 
-// TestBrokersForgetOldProducers is the fact that ProducerOptions.Once rests on: a
+// TestFaultForgottenProducers is the fact that ProducerOptions.Once rests on: a
 // broker that starts again does not know a producer id whose last batch has a
 // timestamp older than producer.id.expiration.ms, and writes a repeated batch
 // twice; a young one it recognizes. Real Kafka, killed with SIGKILL.
-func TestBrokersForgetOldProducers(t *testing.T) {
+func TestFaultForgottenProducers(t *testing.T) {
+	onlyMakeFaults(t)
 	for name, c := range map[string]struct {
 		age  time.Duration
 		want int
