@@ -10,15 +10,9 @@ import (
 // applyForfeit counts a lost transaction as committed: said by its owner, or by
 // the coordinator. The Committed that follows says so of the owner's others.
 func (l *Log) applyForfeit(in *instance, b Forfeit) string {
-	if in.id != b.Owner && !l.leads(in.id, b.Term) {
-		return "neither the owner nor the coordinator says so"
-	}
-	c := l.last()
-	if c == nil || c.ref.N != b.N {
-		return "not the last completed checkpoint"
-	}
-	if !slices.Contains(c.uncommitted(), b.Owner) {
-		return "nothing of the owner is uncommitted"
+	c, why := l.uncommitted(in, b.N, b.Owner, b.Term)
+	if why != "" {
+		return why
 	}
 	a, _ := ackOf(c.acks, b.Owner)
 	switch {

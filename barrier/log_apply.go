@@ -261,19 +261,29 @@ func (l *Log) applyAbort(b Abort, out *Outcome) string {
 // applyCommitted notes that an owner's transactions ended with commit: said by
 // itself, or by the coordinator (R3).
 func (l *Log) applyCommitted(in *instance, b Committed) string {
-	if in.id != b.Owner && !l.leads(in.id, b.Term) {
-		return "neither the owner nor the coordinator says so"
-	}
-	c := l.last()
-	if c == nil || c.ref.N != b.N {
-		return "not the last completed checkpoint"
-	}
-	if !slices.Contains(c.uncommitted(), b.Owner) {
-		return "nothing of the owner is uncommitted"
+	c, why := l.uncommitted(in, b.N, b.Owner, b.Term)
+	if why != "" {
+		return why
 	}
 	i, _ := slices.BinarySearchFunc(c.committed, b.Owner, ids.InstanceID.Compare)
 	c.committed = slices.Insert(c.committed, i, b.Owner)
 	return ""
+}
+
+// uncommitted returns the last completed checkpoint for a record that ends
+// transactions of an owner in it, or why that record is void.
+func (l *Log) uncommitted(in *instance, n ids.CheckpointID, owner ids.InstanceID, term int64) (c *completed, why string) {
+	if in.id != owner && !l.leads(in.id, term) {
+		return nil, "neither the owner nor the coordinator says so"
+	}
+	c = l.last()
+	if c == nil || c.ref.N != n {
+		return nil, "not the last completed checkpoint"
+	}
+	if !slices.Contains(c.uncommitted(), owner) {
+		return nil, "nothing of the owner is uncommitted"
+	}
+	return c, ""
 }
 
 func (l *Log) applyFailed(in *instance, b Failed) string {

@@ -221,30 +221,26 @@ func (h *harness) outage(ctx context.Context) {
 
 // pauseBroker stops the broker for a while, around the session timeout.
 func (h *harness) pauseBroker(ctx context.Context) {
-	if !h.kafka.Managed() {
-		return
-	}
-	if err := h.kafka.Pause(ctx); err != nil {
-		fmt.Println("pause the broker:", err)
-		return
-	}
-	h.pause(ctx, 500, int(2*sessionTimeout.Milliseconds()))
-	if err := h.kafka.Resume(context.WithoutCancel(ctx)); err != nil {
-		fmt.Println("resume the broker:", err)
-	}
+	h.withoutBroker(ctx, "pause the broker", h.kafka.Pause, 500, int(2*sessionTimeout.Milliseconds()), "resume the broker", h.kafka.Resume)
 }
 
 // crashBroker ends the broker with SIGKILL and starts it again.
 func (h *harness) crashBroker(ctx context.Context) {
+	h.withoutBroker(ctx, "kill the broker", h.kafka.Kill, 0, 2000, "start the broker", h.kafka.Start)
+}
+
+// withoutBroker takes the broker away and brings it back, also at the end of the
+// run.
+func (h *harness) withoutBroker(ctx context.Context, taking string, take func(context.Context) error, least, spread int, bringing string, bring func(context.Context) error) {
 	if !h.kafka.Managed() {
 		return
 	}
-	if err := h.kafka.Kill(ctx); err != nil {
-		fmt.Println("kill the broker:", err)
+	if err := take(ctx); err != nil {
+		fmt.Printf("%s: %v\n", taking, err)
 		return
 	}
-	h.pause(ctx, 0, 2000)
-	if err := h.kafka.Start(context.WithoutCancel(ctx)); err != nil {
-		fmt.Println("start the broker:", err)
+	h.pause(ctx, least, spread)
+	if err := bring(context.WithoutCancel(ctx)); err != nil {
+		fmt.Printf("%s: %v\n", bringing, err)
 	}
 }

@@ -163,11 +163,7 @@ func (q *queue) refused(b *Builder, err error) {
 		return
 	}
 	b.state = turned
-	definite := q.definite(err, q.sent[0] == b)
-	if definite == nil {
-		definite = q.forgotten(b, err)
-	}
-	if definite != nil {
+	if definite := q.definite(b, err); definite != nil {
 		w.fail(q.p, definite) // frees b
 		return
 	}
@@ -189,16 +185,16 @@ func (q *queue) drop(b *Builder) {
 }
 
 // definite returns the error that ends the producer, or nil to try again.
-func (q *queue) definite(err error, first bool) error {
+func (q *queue) definite(b *Builder, err error) error {
 	var k sarama.KError
-	if !first && errors.As(err, &k) && (k == sarama.ErrOutOfOrderSequenceNumber || k == sarama.ErrUnknownProducerID) {
+	if q.sent[0] != b && errors.As(err, &k) && (k == sarama.ErrOutOfOrderSequenceNumber || k == sarama.ErrUnknownProducerID) {
 		return nil // because an earlier one was refused
 	}
 	if fatal := q.unknownTooLong(err); fatal != nil {
 		return fatal
 	}
 	if retriable(err) {
-		return nil
+		return q.forgotten(b, err)
 	}
 	return newError("produce", q.tp, err)
 }
