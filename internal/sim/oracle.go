@@ -42,6 +42,7 @@ type oracle struct {
 	marks       int
 	moving      bool // a Trigger with moves is undecided
 
+	closed  []ids.TxnHandle // transactions that the broker was told to commit
 	expired []ids.TxnHandle // transactions that the broker ended by its timeout
 	waived  []ids.TxnHandle // given up by a Forfeit
 	lossy   bool            // output of a completed checkpoint was lost, and the application goes on
@@ -224,10 +225,10 @@ func (o *oracle) marked(ref barrier.CheckpointRef) {
 	if slices.ContainsFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N == ref.N }) || ref.N <= o.newest {
 		return
 	}
-	to, ok := o.cutOf(ref)
-	if !ok && o.retired(ref.N) {
+	if o.retired(ref.N) {
 		return // a coordinator that was replaced is late with its marker
 	}
+	to, ok := o.cutOf(ref)
 	if !ok {
 		w.fail("checkpoint %d is completed, but objects of it are missing", ref.N)
 		return
@@ -267,6 +268,7 @@ func (o *oracle) committing(h ids.TxnHandle) {
 			continue
 		}
 		if slices.ContainsFunc(o.cuts, func(c cut) bool { return c.n == l.n }) {
+			o.closed = append(o.closed, h)
 			return
 		}
 	}
@@ -559,9 +561,13 @@ func (o *oracle) complete() bool {
 // decided and everybody slept for too long, its output is lost and the
 // application will stop, but commits what else was decided before (R23): what
 // consumers see until then has a gap. That it does stop is still checked: no
-// checkpoint may be marked any more (marked).
+// checkpoint may be marked any more (marked). An empty transaction that a late
+// request begins under the handle of a committed one takes nothing along.
 func (o *oracle) timesOut(h ids.TxnHandle) {
 	o.expired = append(o.expired, h)
+	if slices.Contains(o.closed, h) {
+		return
+	}
 	for _, l := range o.listed {
 		if l.handle != h {
 			continue
@@ -594,7 +600,8 @@ func (o *oracle) forfeits(b barrier.Forfeit) {
 // (R23: never in silence).
 func (o *oracle) committedSaid(b barrier.Committed) {
 	for _, l := range o.listed {
-		if l.owner == b.Owner && l.n == b.N && slices.Contains(o.expired, l.handle) && !slices.Contains(o.waived, l.handle) {
+		lost := slices.Contains(o.expired, l.handle) && !slices.Contains(o.closed, l.handle)
+		if l.owner == b.Owner && l.n == b.N && lost && !slices.Contains(o.waived, l.handle) {
 			o.w.fail("transactions of %s for checkpoint %d are said to be committed, but the broker ended %s, and nobody gave it up", b.Owner, b.N, l.handle)
 		}
 	}

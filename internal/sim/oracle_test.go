@@ -12,7 +12,7 @@ import (
 // (Seed 6363: all slept for eight seconds over a commit; one of two decided
 // transactions timed out, and the other was committed before the loss was told.)
 func TestOversleptGap(t *testing.T) {
-	h, other := ids.TxnHandle{TransactionalID: "a"}, ids.TxnHandle{TransactionalID: "b"}
+	h, other, done := ids.TxnHandle{TransactionalID: "a"}, ids.TxnHandle{TransactionalID: "b"}, ids.TxnHandle{TransactionalID: "c"}
 	for _, c := range []struct {
 		what  string
 		ended ids.TxnHandle
@@ -22,11 +22,13 @@ func TestOversleptGap(t *testing.T) {
 		{"slept too long", h, 1, true},
 		{"in time", h, 0, false},
 		{"not decided", other, 1, false},
+		{"committed before", done, 1, false},
 	} {
 		w := newWorld(1, Options{})
 		w.trims.forfeit = false
 		o := &w.oracle
-		o.listed = []listing{{handle: h, n: 5}, {handle: other, n: 6}}
+		o.listed = []listing{{handle: h, n: 5}, {handle: other, n: 6}, {handle: done, n: 5}}
+		o.closed = []ids.TxnHandle{done}
 		o.cuts = []cut{{n: 5, at: 1000}}
 		w.now = 1000 + sessionTimeout + w.plan.expectedRestart - lostSlack + c.late
 		o.timesOut(c.ended)

@@ -100,6 +100,8 @@ func TestRegressions(t *testing.T) {
 		{1544, "a replaced coordinator took offsets of later checkpoints for a reset"},
 		{9115, "a coordinator that slept repeated its decision after the transactions had timed out"},
 		{58771, "a closed incarnation was forgotten before its in-flight cycle records were read, over two handovers"},
+		{8565, "the oracle took the late mark of a checkpoint that a Restore had retired for the newest"},
+		{14661, "the oracle took the timeout of an empty transaction, which a late request began under a committed handle, for lost output"},
 		{111691, "the oracle missed objects of a Start that its writer read when a Restore had undone it"},
 	} {
 		if r := Run(c.seed, Options{Steps: DefaultSteps}); r.Err != nil {
