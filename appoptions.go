@@ -206,8 +206,9 @@ func WithIdleTimeout(d time.Duration) Option {
 func WithWorkers(n int) Option { return func(c *runtime.Config) { c.Workers = n } }
 
 // WithStateDir sets the local folder for state; the default is a folder of the
-// application id under the system's temporary folder. One process at a time
-// may use it.
+// application id under the system's temporary folder, where several instances on
+// one machine find one each. One process at a time may use a folder; give it one
+// that outlasts a restart, so that its state need not be downloaded again.
 func WithStateDir(path string) Option { return func(c *runtime.Config) { c.StateDir = path } }
 
 // WithInstanceName sets the stable part of the instance's identity; the

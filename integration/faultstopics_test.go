@@ -84,10 +84,10 @@ func TestFaultTopicDeleted(t *testing.T) {
 		says     []string
 	}
 	for name, tt := range map[string]row{
-		"repartition":            {topic: "-by-word-repartition", internal: true, says: []string{"new application id"}},
-		"repartition, made anew": {topic: "-by-word-repartition", internal: true, again: true, quick: true, says: []string{"made anew", "new application id"}},
-		"control log":            {topic: "-control", internal: true, says: []string{"control log", "new application id"}},
-		"control log, made anew": {topic: "-control", internal: true, again: true, says: []string{"made anew", "control log", "new application id"}},
+		"repartition":            {topic: "-by-word-repartition", internal: true, says: []string{"tidegate repair"}},
+		"repartition, made anew": {topic: "-by-word-repartition", internal: true, again: true, quick: true, says: []string{"made anew", "tidegate repair"}},
+		"control log":            {topic: "-control", internal: true, says: []string{"control log", "tidegate repair"}},
+		"control log, made anew": {topic: "-control", internal: true, again: true, says: []string{"made anew", "control log", "tidegate repair"}},
 		"input":                  {topic: "in", says: []string{"new application id"}},
 		"input, made anew":       {topic: "in", again: true, says: []string{"made anew", "new application id"}},
 		"output":                 {topic: "out", says: []string{"does not exist"}},
@@ -141,8 +141,8 @@ func TestFaultChangelogDeleted(t *testing.T) {
 		"deleted, at least once": {topic: "-sums-changelog", atLeastOnce: true, says: []string{"somebody deleted", "new application id", "reset"}},
 		"deleted, nothing to do": {topic: "-sums-changelog", quiet: true, quick: true, says: []string{"somebody deleted", "new application id", "reset"}},
 		"made anew":              {topic: "-sums-changelog", again: true, quick: true, says: []string{"made anew", "new application id", "reset"}},
-		"repartition":            {topic: "-by-word-repartition", says: []string{"deleted", "new application id"}},
-		"repartition, made anew": {topic: "-by-word-repartition", again: true, says: []string{"made anew", "new application id"}},
+		"repartition":            {topic: "-by-word-repartition", says: []string{"deleted", "tidegate reset"}},
+		"repartition, made anew": {topic: "-by-word-repartition", again: true, says: []string{"made anew", "tidegate reset"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !tt.quick {

@@ -198,7 +198,7 @@ func TestRepartitionTopicRecreated(t *testing.T) {
 	topic := l.base.App + "-by-word-repartition"
 	l.must(l.client.K.Admin().DeleteTopics(l.ctx, topic))
 	err := l.run("a").wait(60 * time.Second)
-	l.wantError(err, topic, "made anew", "new application id")
+	l.wantError(err, topic, "made anew", "tidegate repair")
 }
 
 // TestInputTopicRecreated is the same with an input topic: offsets of the old

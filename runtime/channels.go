@@ -43,10 +43,10 @@ func (r *run) channelBounds(m checkpoint.Manifest) (map[ids.TopicPartition]bound
 		for _, name := range names {
 			t := found[name]
 			if !t.Exists {
-				return final(fmt.Errorf("repartition topic %s was deleted: records between tasks that were acknowledged are lost; start under a new application id", name))
+				return final(fmt.Errorf("repartition topic %s was deleted: records between tasks that were acknowledged are lost: %s", name, i.repairAdvice()))
 			}
 			if err := sameTopic(m, name, t.ID); err != nil {
-				return final(fmt.Errorf("repartition topic %w: records between tasks that were acknowledged are lost; start under a new application id", err))
+				return final(fmt.Errorf("repartition topic %w: records between tasks that were acknowledged are lost: %s", err, i.repairAdvice()))
 			}
 		}
 		starts, err := i.admin.ListOffsets(ctx, kafka.Earliest, tps...)

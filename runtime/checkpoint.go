@@ -38,7 +38,8 @@ type running struct {
 	// versions of the tasks' states that this checkpoint holds
 	versions map[ids.TaskID]uint64
 	oldest   ids.Incarnation
-	stored   int // uploads done
+	stop     bool // of a clean stop of all
+	stored   int  // uploads done
 	pause    time.Duration
 	bytes    int64
 	held     int64
@@ -57,7 +58,7 @@ func (i *instance) trigger(e barrier.DoTrigger) {
 	if len(i.tasks) == 0 {
 		return
 	}
-	c := &running{n: e.N, tasks: len(i.tasks), base: e.Base.N, begun: time.Now(), oldest: e.Incarnation, versions: map[ids.TaskID]uint64{}}
+	c := &running{n: e.N, tasks: len(i.tasks), base: e.Base.N, begun: time.Now(), oldest: e.Incarnation, stop: e.Stop, versions: map[ids.TaskID]uint64{}}
 	c.ctx, c.cancel = context.WithCancel(i.ctx)
 	c.txns = i.cfg.Guarantee == AtLeastOnce // written output is all there is (R11)
 	i.checkpoints[e.N] = c
@@ -327,11 +328,18 @@ func (i *instance) decided(e barrier.DoDecided) {
 	delete(i.checkpoints, e.N)
 	if e.Completed {
 		i.phase("decided")
+		if c != nil && c.stop {
+			i.owed = nil
+		}
 		i.setbacks.progress()
 		i.status.update(func(h *Health) { h.LastCheckpoint, h.LastCheckpointAt = int64(e.N), time.Now() })
 	} else {
 		i.txns.step(transactions.Aborted{N: e.N})
-		i.log.Warn("checkpoint aborted", "checkpoint", int64(e.N), "reason", e.Reason.String(), "detail", e.Detail)
+		attrs := []any{"checkpoint", int64(e.N), "reason", e.Reason.String()}
+		if e.Detail != "" {
+			attrs = append(attrs, "detail", e.Detail)
+		}
+		i.log.Warn("checkpoint aborted", attrs...)
 	}
 	if c == nil {
 		return

@@ -64,6 +64,8 @@ type instance struct {
 	uploads     int64 // numbers uploads, so that no name is put twice (R15)
 	prefetch    *prefetcher
 	checkpoints map[ids.CheckpointID]*running
+	stopping    bool            // a clean stop has begun
+	owed        barrier.TaskSet // tasks of then that no checkpoint has covered or handed over since
 	ending      bool
 	displacedBy ids.InstanceID // a later instance of the same name, if one ended this one
 	endBy       time.Time      // when waiting for aborts is given up
@@ -175,6 +177,7 @@ func (d *deployment) runInstance(ctx context.Context) error {
 				return
 			}
 			i.log.Info("stopping: a last checkpoint is taken", "deadline", d.cfg.ShutdownDeadline)
+			i.stopping, i.owed = true, i.tasks
 			i.step(barrier.EvShutdown{})
 		})
 	})
@@ -363,6 +366,7 @@ func (i *instance) perform(e barrier.Effect) {
 		i.group.leave()
 		i.end(i.withDifferences(e.Err))
 	case barrier.DoExit:
+		i.warnOfOwed()
 		i.end(nil)
 	default:
 		i.end(fmt.Errorf("internal error: no reaction to effect %T", e))

@@ -45,7 +45,7 @@ func (d *deployment) checkMode(ctx context.Context, topo *topology.Topology) err
 		return nil
 	}
 	return fmt.Errorf("%w: application %q ran in %s mode (%s), this instance was started in %s mode: start it with WithMode(%s), or %s", ErrOtherMode,
-		d.cfg.ApplicationID, other, trace, d.cfg.Mode, optionOf(other), resetAdvice(d.cfg))
+		d.cfg.ApplicationID, other, trace, d.cfg.Mode, optionOf(other), resetAdvice(d.cfg, other))
 }
 
 func optionOf(m Mode) string {
@@ -55,9 +55,13 @@ func optionOf(m Mode) string {
 	return "Barrier"
 }
 
-// resetAdvice is the command that gives state up.
-func resetAdvice(c Config) string {
-	return fmt.Sprintf("give its state up: stop all instances and run `tidegate reset --brokers %s --application %s`, which shows what it would delete, then with --execute", strings.Join(c.Kafka.Brokers, ","), c.ApplicationID)
+// resetAdvice is the command that gives the state of a mode up.
+func resetAdvice(c Config, of Mode) string {
+	checkpoints := ""
+	if of == Barrier {
+		checkpoints = " --checkpoints …"
+	}
+	return fmt.Sprintf("give its state up: stop all instances and run `tidegate reset --brokers %s --application %s%s`, which shows what it would delete, then with --execute", strings.Join(c.Kafka.Brokers, ","), c.ApplicationID, checkpoints)
 }
 
 func (d *deployment) traceOfBarriers(ctx context.Context) (string, error) {

@@ -144,7 +144,7 @@ func (r *logRun) restore(known bool) (err error) {
 	}
 	done, err := e.Restore(r.ctx, i.restorer, bounds)
 	if err == nil && !known && !done.Empty && i.cfg.Guarantee == ExactlyOnce {
-		err = final(fmt.Errorf("the changelogs of task %s hold state, but consumer group %s has no offsets that belong to it: they have expired or were deleted, and reading from the reset policy would count records twice; %s", t, i.cfg.ApplicationID, resetAdvice(i.cfg)))
+		err = final(fmt.Errorf("the changelogs of task %s hold state, but consumer group %s has no offsets that belong to it: they have expired or were deleted, and reading from the reset policy would count records twice; %s", t, i.cfg.ApplicationID, resetAdvice(i.cfg, Changelog)))
 	}
 	if err != nil {
 		if out := (*kafka.OffsetOutOfRangeError)(nil); errors.As(err, &out) {

@@ -344,7 +344,7 @@ func (r *logRun) InputLost(t *tasks.Task, tp ids.TopicPartition, err error) {
 	var out *kafka.OffsetOutOfRangeError
 	if errors.As(err, &out) {
 		if slices.Contains(r.i.plan.Inputs(), tp.Topic) {
-			err = fmt.Errorf("%w; records between the committed offset and the topic's start are gone: lengthen the retention of %s, or stop the application and reset it: %s", err, tp.Topic, resetAdvice(r.i.cfg))
+			err = fmt.Errorf("%w; records between the committed offset and the topic's start are gone: lengthen the retention of %s, or stop the application and reset it: %s", err, tp.Topic, resetAdvice(r.i.cfg, Changelog))
 		} else {
 			// A displaced owner may read what the next one has purged.
 			err = passing{fmt.Errorf("%w; somebody deleted records of this repartition topic, which only the application itself may do", err)}

@@ -25,12 +25,21 @@ func (i *instance) moveTasks(e barrier.DoMoveTasks) {
 	i.owns(e.Tasks)
 	i.group.moved(e.Owners)
 	if len(e.Gone) > 0 {
+		i.owed = i.owed.Minus(e.Gone)
 		i.log.Info("tasks moved to other instances", "tasks", taskNames(e.Gone), "checkpoint", int64(e.From.N))
 	}
 	if len(e.Come) > 0 {
 		i.startRun(barrier.DoStartTasks{
 			Life: e.Life, Incarnation: e.Incarnation, Tasks: e.Come, From: e.From, Lineages: e.Lineages, Owners: e.Owners,
 		})
+	}
+}
+
+// warnOfOwed says that a clean stop ends without what it waited for: another
+// instance was lost meanwhile, or the deadline is over.
+func (i *instance) warnOfOwed() {
+	if len(i.owed) > 0 {
+		i.log.Warn("stopped without a last checkpoint: these tasks go back to the one before", "tasks", taskNames(i.owed))
 	}
 }
 

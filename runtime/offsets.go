@@ -149,6 +149,10 @@ func (i *instance) warnOfDoubles(ctx context.Context, n ids.CheckpointID, list [
 			spans = append(spans, fmt.Sprintf("%s: %d to %d", o.TP, o.Offset, r-1))
 		}
 	}
+	if len(spans) == 0 {
+		i.log.Info("going back to an older checkpoint: the consumer group has no offsets behind it", "checkpoint", int64(n))
+		return nil
+	}
 	i.log.Warn("going back to an older checkpoint: the output of this input is written a second time",
 		"checkpoint", int64(n), "input", strings.Join(spans, ", "))
 	return nil

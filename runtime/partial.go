@@ -43,6 +43,9 @@ func transacting(g barrier.Graph) int {
 // completed checkpoint lists is aborted. The others go on (R26).
 func (i *instance) stopTasks(e barrier.DoStopTasks) {
 	if e.All {
+		if !i.stopping && len(i.tasks) > 0 {
+			i.log.Info("all tasks stopped for a rollback", "tasks", taskNames(i.tasks))
+		}
 		i.stopRuns()
 		return
 	}

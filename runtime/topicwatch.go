@@ -108,7 +108,7 @@ func (d *deployment) remade(topic string, err error) error {
 	case slices.Contains(d.changelogs, topic):
 		return d.changelogLost(err)
 	}
-	return fmt.Errorf("%w: records between tasks that were acknowledged are lost; start under a new application id", err)
+	return fmt.Errorf("%w: records between tasks that were acknowledged are lost: %s", err, d.repairAdvice())
 }
 
 // deleted is the error of an internal topic that was there at the start and is
@@ -119,7 +119,7 @@ func (d *deployment) deleted(topic string) error {
 
 // changelogLost says what a changelog topic that is gone means.
 func (d *deployment) changelogLost(err error) error {
-	return fmt.Errorf("%w: the state that it held has no other whole copy, and the committed offsets belong to it; use a new application id, or %s; the application then reads its inputs again", err, resetAdvice(d.cfg))
+	return fmt.Errorf("%w: the state that it held has no other whole copy, and the committed offsets belong to it; use a new application id, or %s; the application then reads its inputs again", err, resetAdvice(d.cfg, Changelog))
 }
 
 // sameChangelogs reports that changelog topics are not those that the application
@@ -160,16 +160,24 @@ func (d *deployment) writeAdvice(err error) error {
 		return d.changelogLost(fmt.Errorf("%w: somebody deleted this changelog topic", err))
 	}
 	if _, internal := d.topicIDs[refused.TP.Topic]; internal && !slices.Contains(d.plan.Sinks(), refused.TP.Topic) {
-		return fmt.Errorf("%w: somebody deleted this internal topic, with records that were acknowledged: start under a new application id", err)
+		return fmt.Errorf("%w: somebody deleted this internal topic, with records that were acknowledged: %s", err, d.repairAdvice())
 	}
 	return err
 }
 
 // controlLost says what a control log that is gone means.
 func (d *deployment) controlLost(err error) error {
-	return fmt.Errorf("%w: somebody deleted the control log %s, which only the application itself may write; what is completed stays in the checkpoint store, but which transactions belong to it was in the log: use a new application id, and decide where its inputs begin", err, d.controlTopic)
+	return fmt.Errorf("%w: somebody deleted the control log %s, which only the application itself may write; what is completed stays in the checkpoint store, but which transactions belong to it was in the log: %s", err, d.controlTopic, d.repairAdvice())
 }
 
 // fail ends the application with an error that did not come from one of its
 // instances.
 func (d *deployment) fail(err error) { d.globals.fail(err) }
+
+// repairAdvice is what to do when a topic of the application's own is gone.
+func (d *deployment) repairAdvice() string {
+	if d.cfg.Mode == Changelog {
+		return resetAdvice(d.cfg, Changelog)
+	}
+	return fmt.Sprintf("stop all instances, and see with tidegate repair --application %s from which checkpoint StartFrom can go on", d.cfg.ApplicationID)
+}

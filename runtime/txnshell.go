@@ -321,6 +321,7 @@ func (s *txnShell) readLog(e transactions.ReadLog) {
 // fence draws new epochs on the ids of a dead instance: what it left open is
 // aborted, and it cannot go on (R27).
 func (s *txnShell) fence(e barrier.DoFence) {
+	s.i.log.Info("an instance is gone; its open transactions are aborted", "gone", e.Instance.String())
 	s.i.background(func(ctx context.Context) {
 		t := s.i.client.Transactions()
 		for _, id := range e.IDs {

@@ -7,13 +7,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tidegate/tidegate"
 	"github.com/tidegate/tidegate/embedded"
 )
 
 // demo runs the service over a broker in this process, with sample data. A
 // service of your own does not need this file.
-func demo(ctx context.Context, mode tidegate.Mode) error {
+func demo(ctx context.Context, s settings) error {
 	folder, err := os.MkdirTemp("", "wordcount")
 	if err != nil {
 		return err
@@ -36,7 +35,8 @@ func demo(ctx context.Context, mode tidegate.Mode) error {
 			log.Print(err)
 		}
 	}()
-	return serve(ctx, broker.Addr(), filepath.Join(folder, "checkpoints"), filepath.Join(folder, "state"), mode)
+	s.brokers, s.checkpoints, s.state = broker.Addr(), filepath.Join(folder, "checkpoints"), filepath.Join(folder, "state")
+	return serve(ctx, s)
 }
 
 // show prints a record of the output.

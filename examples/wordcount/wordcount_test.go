@@ -54,8 +54,8 @@ func TestALineWithoutWordsGivesNothing(t *testing.T) {
 }
 
 func TestChangelogModeNeedsNoFolderForCheckpoints(t *testing.T) {
-	_, err := newApp("127.0.0.1:9092", "", t.TempDir(), tidegate.Changelog)
+	_, err := newApp(settings{brokers: "127.0.0.1:9092", state: t.TempDir(), mode: tidegate.Changelog})
 	require.NoError(t, err)
-	_, err = newApp("127.0.0.1:9092", "", t.TempDir(), tidegate.Barrier)
+	_, err = newApp(settings{brokers: "127.0.0.1:9092", state: t.TempDir(), mode: tidegate.Barrier})
 	require.ErrorContains(t, err, `WithCheckpointDir("")`)
 }
