@@ -169,7 +169,7 @@ func TestOtherMode(t *testing.T) {
 			}
 		}
 		// The command that it names is enough.
-		reset, err := runtime.PlanReset(ctx, []string{c.broker.Addr()}, "app-"+first.String(), testLogger())
+		reset, err := runtime.PlanReset(ctx, runtime.KafkaConfig{Brokers: []string{c.broker.Addr()}}, "app-"+first.String(), testLogger())
 		if err != nil {
 			t.Fatal(err)
 		}

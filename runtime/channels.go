@@ -89,7 +89,7 @@ func (r *run) fit(positions []barrier.PartitionPosition, have map[ids.TopicParti
 		switch {
 		case !ok:
 		case p.Next > b.end:
-			return final(fmt.Errorf("repartition partition %s ends at offset %d, checkpoint %d read up to %d: the broker lost acknowledged records; start under a new application id, or from a checkpoint before the loss with RestoreFrom(n, AllowDuplicates)", p.Partition, b.end, r.from.N, p.Next))
+			return final(fmt.Errorf("repartition partition %s ends at offset %d, checkpoint %d read up to %d: the broker lost acknowledged records: %s", p.Partition, b.end, r.from.N, p.Next, r.i.repairAdvice()))
 		case p.Next < b.start && p.InFlight(r.from.N):
 			return final(fmt.Errorf("repartition partition %s begins at offset %d, checkpoint %d needs the records from %d on: somebody deleted them; go back to another checkpoint with RestoreFrom(n, AllowDuplicates)", p.Partition, b.start, r.from.N, p.Next))
 		case p.Next < b.start:

@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,9 +19,9 @@ import (
 type Repair struct {
 	*Reset
 	Checkpoints []RepairPoint // oldest first
-	// Ahead says, for the newest checkpoint and per input partition, which input
-	// the group's offsets say was processed and committed behind it: its output
-	// would be written a second time.
+	// Ahead says, for the checkpoint that Newest returns and per input partition,
+	// which input the group's offsets say was processed and committed behind it: its
+	// output would be written a second time.
 	Ahead []string
 	// Tag is the life and checkpoint that wrote the group's offsets; "" when they
 	// are gone or not tidegate's.
@@ -29,16 +30,18 @@ type Repair struct {
 
 // RepairPoint is a checkpoint that StartFrom can name.
 type RepairPoint struct {
-	Name     string // LIFE/N
-	Created  time.Time
-	Topology string // fingerprint
-	// Usable is false when records were in flight between tasks.
-	Usable bool
+	Name     string    // LIFE/N
+	Created  time.Time // zero if the manifest cannot be read
+	Topology string    // fingerprint
+	// Unusable says why StartFrom cannot begin with it; "" if it can.
+	Unusable string
+
+	manifest checkpoint.Manifest
 }
 
 // PlanRepair finds out what a Repair would do. It changes nothing. Close it.
-func PlanRepair(ctx context.Context, brokers []string, application string, store checkpoint.Store, log *slog.Logger) (*Repair, error) {
-	reset, err := PlanReset(ctx, brokers, application, log)
+func PlanRepair(ctx context.Context, cluster KafkaConfig, application string, store checkpoint.Store, log *slog.Logger) (*Repair, error) {
+	reset, err := PlanReset(ctx, cluster, application, log)
 	if err != nil {
 		return nil, err
 	}
@@ -56,27 +59,30 @@ func (r *Repair) look(ctx context.Context, store checkpoint.Store) error {
 		return err
 	}
 	catalog := checkpoint.NewCatalog(store, checkpoint.Names{App: r.Application}, checkpoint.Retry{})
-	var newest *checkpoint.Manifest
 	for _, c := range marked {
-		m, err := catalog.Load(ctx, c.Manifest)
-		if err != nil {
+		p := RepairPoint{Name: MarkedName(c.Life, c.Checkpoint)}
+		p.manifest, err = catalog.Load(ctx, c.Manifest)
+		m := &p.manifest
+		switch {
+		case errors.Is(err, checkpoint.ErrCorrupted), errors.Is(err, checkpoint.ErrNotFound):
+			p.Unusable = err.Error() // others may do
+		case err != nil:
 			return err
-		}
-		if m.Checkpoint == 0 {
+		case m.Checkpoint == 0:
 			continue // nothing but where inputs began
+		default:
+			p.Created, p.Topology = m.CreatedAt(), m.Topology
+			if !m.Aligned {
+				p.Unusable = "records were in flight between its tasks"
+			}
 		}
-		r.Checkpoints = append(r.Checkpoints, RepairPoint{
-			Name: MarkedName(c.Life, c.Checkpoint), Created: m.CreatedAt(), Topology: m.Topology, Usable: m.Aligned,
-		})
-		if newest == nil || m.Created > newest.Created {
-			newest = &m
-		}
+		r.Checkpoints = append(r.Checkpoints, p)
 	}
 	slices.SortStableFunc(r.Checkpoints, func(a, b RepairPoint) int { return a.Created.Compare(b.Created) })
-	if newest == nil {
-		return nil
+	if newest, ok := r.Newest(); ok {
+		return r.compare(ctx, &newest.manifest)
 	}
-	return r.compare(ctx, newest)
+	return nil
 }
 
 // compare looks how far the group's offsets are ahead of a checkpoint.
@@ -110,7 +116,7 @@ func (r *Repair) compare(ctx context.Context, m *checkpoint.Manifest) error {
 // Newest returns the newest checkpoint that StartFrom can use.
 func (r *Repair) Newest() (RepairPoint, bool) {
 	for _, p := range slices.Backward(r.Checkpoints) {
-		if p.Usable {
+		if p.Unusable == "" {
 			return p, true
 		}
 	}

@@ -55,11 +55,11 @@ type AmbiguousTopic struct {
 }
 
 // PlanReset finds what a Reset would delete. Close it.
-func PlanReset(ctx context.Context, brokers []string, application string, log *slog.Logger) (*Reset, error) {
+func PlanReset(ctx context.Context, cluster KafkaConfig, application string, log *slog.Logger) (*Reset, error) {
 	if !validID.MatchString(application) {
 		return nil, fmt.Errorf("application id %q: use 1 to 180 letters, digits, dots, underscores or hyphens", application)
 	}
-	client, err := kafka.NewClientFrom(brokers, nil, log)
+	client, err := kafka.NewClientFrom(cluster.Brokers, cluster.Sarama, log)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -179,5 +180,5 @@ func (d *deployment) repairAdvice() string {
 	if d.cfg.Mode == Changelog {
 		return resetAdvice(d.cfg, Changelog)
 	}
-	return fmt.Sprintf("stop all instances, and see with tidegate repair --application %s from which checkpoint StartFrom can go on", d.cfg.ApplicationID)
+	return fmt.Sprintf("stop all instances, and see with `tidegate repair --brokers %s --application %s --checkpoints …` from which checkpoint StartFrom can go on", strings.Join(d.cfg.Kafka.Brokers, ","), d.cfg.ApplicationID)
 }

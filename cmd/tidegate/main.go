@@ -6,11 +6,14 @@
 //
 // Each shows what it would do, and does it with --execute. reset deletes what an
 // application keeps in Kafka beside its input and output, and its checkpoints: to
-// begin anew, or in the other mode. repair and upgrade show from which checkpoints a new life can begin,
-// what would be written twice, and delete the same, after which the application
-// is started with StartFrom: after its control log was lost, or with a changed
-// topology. They connect without TLS or SASL; elsewhere delete the same topics and
-// the group with Kafka's own tools, and start with StartFrom("last").
+// begin anew, or in the other mode. repair and upgrade show from which checkpoints a
+// new life can begin and what would be written twice, and delete the same but for
+// the checkpoints; then the application is started with StartFrom: after its control
+// log or a repartition topic was lost, or with a changed topology.
+//
+// TLS and SASL/PLAIN: --tls, --tls-ca, --tls-cert, --tls-key, --sasl-user, and the
+// password in TIDEGATE_SASL_PASSWORD. Where brokers want another mechanism delete the
+// same topics and the group with Kafka's own tools, and start with StartFrom("last").
 package main
 
 import (
@@ -35,7 +38,7 @@ func run(args []string, out io.Writer) int {
 		}
 		fmt.Fprintf(out, "tidegate: no command %q\n", args[0])
 	}
-	fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT --application ID [--checkpoints DIR|s3://BUCKET/PREFIX] [--include TOPIC,…] [--execute]")
-	fmt.Fprintln(out, "       tidegate repair | upgrade --brokers HOST:PORT --application ID --checkpoints DIR|s3://BUCKET/PREFIX [--execute]")
+	fmt.Fprintln(out, "usage: tidegate reset --brokers HOST:PORT --application ID [--checkpoints DIR|s3://BUCKET/PREFIX] [--include TOPIC,…] [--execute] [-h]")
+	fmt.Fprintln(out, "       tidegate repair | upgrade --brokers HOST:PORT --application ID --checkpoints DIR|s3://BUCKET/PREFIX [--include TOPIC,…] [--execute] [-h]")
 	return 2
 }

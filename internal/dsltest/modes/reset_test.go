@@ -39,7 +39,7 @@ func TestResetBesideAnotherApplication(t *testing.T) {
 		}
 		app.end()
 	}
-	reset, err := runtime.PlanReset(ctx, []string{c.broker.Addr()}, "a", slog.New(slog.DiscardHandler))
+	reset, err := runtime.PlanReset(ctx, runtime.KafkaConfig{Brokers: []string{c.broker.Addr()}}, "a", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestModeThereAndBack(t *testing.T) {
 		app.end()
 	}
 	reset := func(withStore bool) (objects int) {
-		r, err := runtime.PlanReset(ctx, []string{c.broker.Addr()}, "app", slog.New(slog.DiscardHandler))
+		r, err := runtime.PlanReset(ctx, runtime.KafkaConfig{Brokers: []string{c.broker.Addr()}}, "app", slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		defer r.Close()
 		if withStore {

@@ -190,7 +190,7 @@ func (s *stage) plan() *runtime.Repair {
 	s.Helper()
 	store, err := dir.New(filepath.Join(s.folder, "store"))
 	require.NoError(s, err)
-	p, err := runtime.PlanRepair(s.ctx, []string{s.broker.Addr()}, app, store, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	p, err := runtime.PlanRepair(s.ctx, runtime.KafkaConfig{Brokers: []string{s.broker.Addr()}}, app, store, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	require.NoError(s, err)
 	s.Cleanup(p.Close)
 	return p
