@@ -225,10 +225,13 @@ func (o *oracle) marked(ref barrier.CheckpointRef) {
 	if slices.ContainsFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N == ref.N }) || ref.N <= o.newest {
 		return
 	}
-	if o.retired(ref.N) {
-		return // a coordinator that was replaced is late with its marker
+	if slices.ContainsFunc(o.starts, func(s startOf) bool { return s.back && s.n < ref.N && s.inc > ids.Incarnation(ref.N) }) {
+		return // a coordinator that was replaced marks what a Restore retired
 	}
 	to, ok := o.cutOf(ref)
+	if !ok && o.retired(ref.N) {
+		return // a coordinator that was replaced is late with its marker
+	}
 	if !ok {
 		w.fail("checkpoint %d is completed, but objects of it are missing", ref.N)
 		return
