@@ -72,8 +72,7 @@ func (e *encoder) body(body Body) error {
 		e.start(b)
 	case Trigger:
 		e.varint(b.Term)
-		e.bool(b.Stop)
-		e.moves(b.Moves)
+		e.trigger(b)
 	case Ack:
 		e.ack(b)
 	case Decline:
@@ -202,7 +201,7 @@ func (d *decoder) body(kind Kind) Body {
 	case KindStart:
 		return d.start()
 	case KindTrigger:
-		return Trigger{Term: d.varint(), Stop: d.bool(), Moves: d.moves()}
+		return d.trigger()
 	case KindAck:
 		return d.ack()
 	case KindDecline:
@@ -266,6 +265,42 @@ func (d *decoder) ack() Ack {
 		}
 	}
 	return a
+}
+
+// What a Trigger does with tasks.
+const (
+	triggerAll = iota
+	triggerStop
+	triggerCarried // those that are carried follow
+)
+
+func (e *encoder) trigger(b Trigger) {
+	switch {
+	case len(b.Carried) > 0:
+		e.byte(triggerCarried)
+		e.tasks(b.Carried)
+	case b.Stop:
+		e.byte(triggerStop)
+	default:
+		e.byte(triggerAll)
+	}
+	e.moves(b.Moves)
+}
+
+func (d *decoder) trigger() Trigger {
+	t := Trigger{Term: d.varint()}
+	switch what := d.byte(); {
+	case what == triggerCarried:
+		if t.Carried = d.tasks(); len(t.Carried) == 0 {
+			d.fail(errors.New("a Trigger carries no tasks over, and says so"))
+		}
+	case what > triggerCarried:
+		d.fail(fmt.Errorf("a Trigger of an unknown kind %d: run the version of tidegate that wrote it", what))
+	default:
+		t.Stop = what == triggerStop
+	}
+	t.Moves = d.moves()
+	return t
 }
 
 func (d *decoder) moves() []Move {

@@ -29,6 +29,7 @@ func sampleBodies() []Body {
 		Start{Term: 1, N: 0, Generation: 4, Owners: []Owner{{instA, tasks}, {instB, NewTaskSet(tid(1, 0))}}, Fingerprint: "g"},
 		Trigger{Term: 2, Stop: true},
 		Trigger{Term: 2, Moves: []Move{{Task: tid(1, 1), To: instB}}},
+		Trigger{Term: 2, Carried: TaskSet{tid(0, 1), tid(1, 0)}},
 		Ack{N: 5, Incarnation: 4, Part: "p", Oldest: 2, Txns: []Txn{{Handle: h, Age: 100, Topics: []string{"out"}}, {Handle: h}}},
 		Decline{N: 5, Reason: DeclineWaiting, Detail: "why"},
 		Complete{Term: 3, N: 5, Manifest: "m"},

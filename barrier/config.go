@@ -147,6 +147,10 @@ type Rules struct {
 	SkipR26Downstream, SkipR26Shared, SkipR26Lineage bool
 	// SkipR26Restore: a Restore rolls only some of the tasks back.
 	SkipR26Restore bool
+	// SkipR26Carried: a checkpoint that carries tasks over lists their lineage of now
+	// instead of that of their cut. SkipR26Forget: it forgets incarnations that only
+	// carried tasks still read.
+	SkipR26Carried, SkipR26Forget bool
 
 	SkipR27 bool // dead instances stay valid and are not fenced
 

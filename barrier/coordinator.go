@@ -29,6 +29,7 @@ type coordinator struct {
 	term        int64
 	since       int64 // when the own Lead was read back
 	completedAt int64 // when the last Complete was read
+	startedAt   int64 // when the last Start was read
 
 	countedGen int32 // the generation that is counted …
 	countedAt  int64 // … since then; -1: not counted
@@ -175,15 +176,23 @@ func (c *coordinator) onRecord(m *Machine, e EvRecord, out Outcome, sent int64) 
 	case Complete:
 		c.completedAt, c.took = m.now, m.now-c.trigger
 	case Start:
-		c.moving.since, c.suspects, c.trigger = -1, nil, m.now
+		c.moving.since, c.suspects, c.trigger, c.startedAt = -1, nil, m.now, m.now
 		if m.log.last().ref.N > 0 {
-			// Everybody's output has waited since the failure: not another interval,
-			// only so long that what starts has something to show.
-			c.trigger -= m.cfg.Interval - m.cfg.Interval/5
+			c.hurry(m)
+		}
+	case Running:
+		if s := m.log.start; len(s.fresh) > 0 && s.running.ContainsAll(s.tasks) && m.log.last().ref.N > 0 {
+			c.hurry(m)
 		}
 	case Restore:
 		c.marked, c.markAsk = ids.NoCheckpoint, ids.NoCheckpoint
 	}
+}
+
+// hurry lets the next checkpoint come soon: output has waited since a failure. Not
+// another interval, only so long that what starts has something to show.
+func (c *coordinator) hurry(m *Machine) {
+	c.trigger = min(c.trigger, m.now-(m.cfg.Interval-m.cfg.Interval/5))
 }
 
 // count notes whether the newest generation is counted, and since when.

@@ -34,8 +34,8 @@ func (c *coordinator) askManifest(m *Machine) {
 	c.manifest.asked = true
 	m.do(DoStoreManifest{
 		Life: m.log.life, N: u.n, Term: c.term, Incarnation: m.log.start.at, Base: u.base,
-		Fingerprint: m.cfg.Fingerprint, Stop: u.stop, Acks: slices.Clone(u.acks),
-		Lineages: m.log.lineages.Prune(oldestOf(u.acks)),
+		Fingerprint: m.cfg.Fingerprint, Stop: u.stop, Acks: slices.Clone(u.acks), Carried: u.carried,
+		Lineages: m.log.lineagesAt(u),
 	})
 }
 
@@ -83,7 +83,7 @@ func (c *coordinator) wantDecision(m *Machine, last *completed) Body {
 		}
 	}
 	if limit := c.timeout(m); m.now-c.trigger > limit {
-		detail := fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.owners), limit)
+		detail := fmt.Sprintf("%d of %d instances acked within %d ms", len(u.acks), len(m.log.start.without(u.carried)), limit)
 		for _, d := range u.declines {
 			detail += fmt.Sprintf("; %s: %s", d.instance, d.decline.Detail)
 		}
@@ -99,8 +99,16 @@ func (c *coordinator) wantTrigger(m *Machine) Body {
 	if l.start == nil || l.rollback != nil || l.restoring || l.stopped || l.undecided != nil || !c.counted(m) {
 		return nil
 	}
-	if !l.start.running.ContainsAll(l.start.tasks) {
+	carried, ok := c.carried(m)
+	if !ok {
 		return nil
+	}
+	if len(carried) > 0 {
+		// Restarts that take less than an interval need no checkpoint of their own.
+		if m.allLeaving() || m.now-max(c.since, c.startedAt) < m.cfg.Interval || m.now-c.trigger < m.cfg.Interval {
+			return nil
+		}
+		return Trigger{Term: c.term, Carried: carried}
 	}
 	if m.allLeaving() {
 		return Trigger{Term: c.term, Stop: true}
@@ -112,6 +120,13 @@ func (c *coordinator) wantTrigger(m *Machine) Body {
 		return nil
 	}
 	return Trigger{Term: c.term}
+}
+
+// carrying reports whether tasks still restore from a checkpoint that others were
+// taken behind: it is kept for them.
+func (c *coordinator) carrying(m *Machine) bool {
+	s := m.log.start
+	return s != nil && !s.running.ContainsAll(s.tasks)
 }
 
 // busyStopping reports whether the coordinator still has to see through the
@@ -158,7 +173,7 @@ func (l *Log) kept() []CheckpointRef {
 // wantTidy retires what is kept beyond the limit, and removes instances of
 // which nothing can come any more (R2, R30).
 func (c *coordinator) wantTidy(m *Machine, last *completed) Body {
-	if c.marked >= last.ref.N && len(m.log.completed) > m.cfg.Retain && !m.log.restoring {
+	if c.marked >= last.ref.N && len(m.log.completed) > m.cfg.Retain && !m.log.restoring && !c.carrying(m) {
 		return Retire{Term: c.term, N: m.log.completed[0].ref.N}
 	}
 	if m.log.rollback != nil || m.log.start == nil || m.cfg.Rules.SkipR27 {

@@ -138,7 +138,8 @@ func (c *coordinator) silent(m *Machine) []ids.InstanceID {
 		return nil // who had no time to answer is not to blame
 	}
 	var out []ids.InstanceID
-	for _, o := range m.log.start.owners {
+	owners := m.log.start.without(u.carried)
+	for _, o := range owners {
 		_, acked := ackOf(u.acks, o.Instance)
 		waits := slices.ContainsFunc(u.declines, func(d declineEntry) bool {
 			return d.instance == o.Instance && d.decline.Reason == DeclineWaiting
@@ -147,7 +148,7 @@ func (c *coordinator) silent(m *Machine) []ids.InstanceID {
 			out = append(out, o.Instance)
 		}
 	}
-	if len(out) == len(m.log.start.owners) {
+	if len(out) == len(owners) {
 		return nil
 	}
 	return slices.DeleteFunc(out, func(id ids.InstanceID) bool { return id == m.cfg.Self })

@@ -64,6 +64,7 @@
 //	coordinator*.go               Lead, Rollback to Start, checkpoints, tidying, moves, Snapshots
 //	participant_moves.go          prefetch, Ready, a handover on an instance
 //	graph.go partial.go           what a failure affects, and partial rollbacks (R26)
+//	carry.go                      checkpoints while some tasks restore
 //	lineage.go position.go        R6
 //	aligner.go times.go mintree.go  R9, R13
 //
@@ -72,8 +73,7 @@
 //
 // # What it does not do
 //
-// Several undecided checkpoints, unaligned checkpoints, and
-// checkpoints while some tasks are rolled back: the formats have room for them,
-// the fold voids or refuses them. It knows nothing of Kafka's client, of
+// Several undecided checkpoints and unaligned checkpoints: the formats have room
+// for them, the fold voids or refuses them. It knows nothing of Kafka's client, of
 // objects in the store, or of what tasks compute.
 package barrier

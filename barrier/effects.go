@@ -99,6 +99,9 @@ type DoTrigger struct {
 	Base        CheckpointRef
 	Stop        bool
 	Halt        TaskSet // tasks that are about to move: they stop behind the barrier (R25)
+	// Carried are local tasks that take no part: they keep what they have of the
+	// checkpoint that they started from, and know of no barrier N (R26).
+	Carried TaskSet
 }
 
 // DoDecided tells the local tasks how N ended. It may come without a DoTrigger.
@@ -143,6 +146,7 @@ type DoStoreManifest struct {
 	Fingerprint string
 	Stop        bool
 	Acks        []AckRef // sorted by instance
+	Carried     TaskSet  // listed as in Base (R26)
 	Lineages    Lineages // as of N, for the record
 }
 

@@ -31,6 +31,7 @@ type undecided struct {
 	term     int64
 	stop     bool
 	moves    []Move
+	carried  TaskSet // take no part (R26)
 	base     CheckpointRef
 	reason   AbortReason    // once aborted
 	acks     []AckRef       // sorted by instance

@@ -126,15 +126,18 @@ func (l *Log) applyTrigger(offset int64, b Trigger) string {
 	switch {
 	case l.start == nil || l.rollback != nil || l.restoring || l.stopped:
 		return "no tasks run"
-	case !l.start.running.ContainsAll(l.start.tasks):
-		return "not all tasks run"
 	case l.undecided != nil:
 		return "another checkpoint is undecided"
+	}
+	if why := l.mayCarry(b); why != "" {
+		return why
 	}
 	if why := l.mayMove(b.Moves, b.Stop); why != "" {
 		return why
 	}
-	l.undecided = &undecided{n: ids.CheckpointID(offset), term: b.Term, stop: b.Stop, moves: b.Moves, base: l.last().ref}
+	l.undecided = &undecided{
+		n: ids.CheckpointID(offset), term: b.Term, stop: b.Stop, moves: b.Moves, carried: b.Carried, base: l.last().ref,
+	}
 	return ""
 }
 
@@ -147,7 +150,7 @@ func (l *Log) applyAck(in *instance, b Ack) string {
 		return "not of the current incarnation"
 	}
 	i, _ := searchAck(u.acks, in.id)
-	u.acks = slices.Insert(u.acks, i, AckRef{Instance: in.id, Tasks: l.start.tasksOf(in.id), Ack: b})
+	u.acks = slices.Insert(u.acks, i, AckRef{Instance: in.id, Tasks: l.start.tasksOf(in.id).Minus(u.carried), Ack: b})
 	return ""
 }
 
@@ -167,8 +170,8 @@ func (l *Log) openFor(in *instance, n ids.CheckpointID) (*undecided, string) {
 	switch {
 	case u == nil || u.n != n:
 		return nil, "the checkpoint is not undecided"
-	case len(l.start.tasksOf(in.id)) == 0:
-		return nil, "the instance owns no task"
+	case len(l.start.tasksOf(in.id).Minus(u.carried)) == 0:
+		return nil, "the instance owns no task that takes part"
 	}
 	if _, ok := ackOf(u.acks, in.id); ok || u.declined(in.id) {
 		return nil, "answered before"
@@ -180,9 +183,10 @@ func (u *undecided) declined(id ids.InstanceID) bool {
 	return slices.ContainsFunc(u.declines, func(d declineEntry) bool { return d.instance == id })
 }
 
-// acked reports whether the acks are exactly those of the owners (R3).
+// acked reports whether the acks are exactly those of the owners of tasks that
+// take part (R3).
 func (u *undecided) acked(s *started) bool {
-	return slices.EqualFunc(u.acks, s.owners, func(a AckRef, o Owner) bool {
+	return slices.EqualFunc(u.acks, s.without(u.carried), func(a AckRef, o Owner) bool {
 		return a.Instance == o.Instance && a.Ack.Incarnation == s.newest(o.Instance)
 	})
 }
@@ -212,11 +216,15 @@ func (l *Log) applyComplete(offset int64, b Complete) string {
 	if why := l.mayHandOver(u, b.Moves); why != "" {
 		return why
 	}
-	l.lineages = l.lineages.Prune(oldestOf(u.acks))
+	as := l.lineagesAt(u)
 	l.settle()
 	l.completed = append(l.completed, &completed{
-		ref: CheckpointRef{N: u.n, Manifest: b.Manifest}, stop: u.stop, acks: u.acks, lineages: l.lineages,
+		ref: CheckpointRef{N: u.n, Manifest: b.Manifest}, stop: u.stop, acks: u.acks, lineages: as,
 	})
+	if len(u.carried) == 0 {
+		l.lineages = as
+	}
+	l.start.fresh = l.start.fresh.Intersect(u.carried)
 	l.undecided, l.lastAbort = nil, nil
 	l.aborts, l.restored, l.stopped, l.heldUp = 0, false, u.stop, false
 	l.handOver(offset, u.n, b.Moves)

@@ -16,11 +16,16 @@ type started struct {
 	tasks   TaskSet
 	incs    []ids.Incarnation // of the tasks, in the same order
 	running TaskSet
+	// fresh are the tasks that a Start began and that took part in no completed
+	// checkpoint since (R26).
+	fresh TaskSet
 }
 
 // newStarted returns what a Start at offset at gives.
 func newStarted(at ids.Incarnation, rec Start, tasks TaskSet) *started {
-	s := &started{at: at, rec: rec, owners: slices.Clone(rec.Owners), tasks: tasks, incs: make([]ids.Incarnation, len(tasks))}
+	s := &started{
+		at: at, rec: rec, owners: slices.Clone(rec.Owners), tasks: tasks, incs: make([]ids.Incarnation, len(tasks)), fresh: tasks,
+	}
 	for i := range s.incs {
 		s.incs[i] = at
 	}

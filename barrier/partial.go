@@ -10,7 +10,8 @@ import (
 // their owners and incarnations.
 //
 //	Rollback{tasks}: they stop ─▶ (further Rollbacks add up) ─▶ Start: exactly they start
-//	the others process, and write; no Trigger before all run again
+//	the others process, and write; when a whole interval went by behind the Start
+//	and some still do not run, checkpoints go on with the others (carry.go)
 //
 // The Start record lists all owners. What it starts is what Rollbacks have named
 // since the Start before; for all other tasks it repeats the present owner.
@@ -94,6 +95,7 @@ func (l *Log) restart(offset int64, b Start, tasks TaskSet) {
 		}
 	}
 	s.running = old.running.Minus(rolled)
+	s.fresh = old.fresh.Union(rolled)
 	l.lineages = asOf.Restart(rolled, b.N, inc).of(rolled).join(l.lineages.of(tasks.Minus(rolled)))
 	l.start = s
 }

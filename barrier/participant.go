@@ -46,6 +46,7 @@ type participant struct {
 type localCheckpoint struct {
 	n         ids.CheckpointID
 	triggered int64
+	tasks     TaskSet // that take part
 	halt      TaskSet // stop behind the barrier (R25)
 	passed    TaskSet
 	prepared  *EvPrepared
@@ -181,11 +182,15 @@ func (p *participant) die(m *Machine, reason string, by ids.InstanceID) {
 }
 
 func (p *participant) trigger(m *Machine, e EvRecord, b Trigger) {
-	if len(p.tasks) == 0 {
+	tasks := p.tasks.Minus(b.Carried)
+	if len(tasks) == 0 {
 		return
 	}
-	p.cp = &localCheckpoint{n: ids.CheckpointID(e.Offset), triggered: m.now, halt: p.halting(m, b)}
-	m.do(DoTrigger{N: p.cp.n, Incarnation: p.inc, Base: m.log.undecided.base, Stop: b.Stop, Halt: p.cp.halt})
+	p.cp = &localCheckpoint{n: ids.CheckpointID(e.Offset), triggered: m.now, tasks: tasks, halt: p.halting(m, b)}
+	m.do(DoTrigger{
+		N: p.cp.n, Incarnation: p.inc, Base: m.log.undecided.base, Stop: b.Stop, Halt: p.cp.halt,
+		Carried: b.Carried.Intersect(p.tasks),
+	})
 }
 
 // complete commits what this instance listed, at once (R19), and hands tasks
@@ -339,8 +344,8 @@ func (p *participant) answer(m *Machine) Body {
 		return a
 	case cp.declined != nil:
 		return Decline{N: cp.n, Reason: cp.declined.Reason, Detail: cp.declined.Detail}
-	case m.now-cp.triggered > m.cfg.CheckpointTimeout*3/4 && !cp.passed.ContainsAll(p.tasks):
-		return Decline{N: cp.n, Reason: DeclineWaiting, Detail: fmt.Sprintf("%d of %d tasks wait for barriers", len(p.tasks.Minus(cp.passed)), len(p.tasks))}
+	case m.now-cp.triggered > m.cfg.CheckpointTimeout*3/4 && !cp.passed.ContainsAll(cp.tasks):
+		return Decline{N: cp.n, Reason: DeclineWaiting, Detail: fmt.Sprintf("%d of %d tasks wait for barriers", len(cp.tasks.Minus(cp.passed)), len(cp.tasks))}
 	}
 	return nil
 }

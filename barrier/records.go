@@ -112,6 +112,10 @@ type Trigger struct {
 	// Moves are tasks that stop behind the barrier to go on elsewhere, sorted by
 	// task (R25).
 	Moves []Move
+	// Carried are tasks that took part in no checkpoint since they started and take
+	// none in this one: it holds them as the last completed one does (R26). Neither
+	// with Stop nor with Moves.
+	Carried TaskSet
 }
 
 // Txn is a prepared transaction as an ack lists it.

@@ -9,7 +9,11 @@ import (
 )
 
 // stateVersion is the first byte of an encoded fold.
-const stateVersion = 1
+const stateVersion = 2
+
+// stateOfAll is the version before tasks could be carried: as if none had
+// started since the last checkpoint.
+const stateOfAll = 1
 
 // Bits of the flags of a fold, of an instance and of a checkpoint.
 const (
@@ -77,8 +81,9 @@ func (l *Log) AppendState(dst []byte) []byte {
 // DecodeState is the inverse of AppendState. The result does not alias b.
 func DecodeState(rules Rules, b []byte) (*Log, error) {
 	d := stateDecoder{decoder: decoder{b: b}}
-	if v := d.byte(); d.err == nil && v != stateVersion {
-		return nil, fmt.Errorf("the state has version %d, this program reads %d: run the version of tidegate that wrote it", v, stateVersion)
+	v := d.byte()
+	if d.ofAll = v == stateOfAll; d.err == nil && v != stateVersion && !d.ofAll {
+		return nil, fmt.Errorf("the state has version %d, this program reads %d and %d: run the version of tidegate that wrote it", v, stateOfAll, stateVersion)
 	}
 	l := NewLog(rules)
 	l.haveLife = true
@@ -140,7 +145,10 @@ func (l *Log) consistent() error {
 // stateEncoder and stateDecoder write and read the parts of a fold.
 type stateEncoder struct{ encoder }
 
-type stateDecoder struct{ decoder }
+type stateDecoder struct {
+	decoder
+	ofAll bool // stateOfAll
+}
 
 func (e *encoder) flags(bits ...bool) {
 	v := byte(0)
@@ -371,6 +379,7 @@ func (e *stateEncoder) started(s *started) {
 		e.tasks(of)
 	}
 	e.tasks(s.running)
+	e.tasks(s.fresh)
 }
 
 func (d *stateDecoder) started() *started {
@@ -390,6 +399,9 @@ func (d *stateDecoder) started() *started {
 		s.incs = append(s.incs, incs[t])
 	}
 	s.running = d.tasks()
+	if !d.ofAll {
+		s.fresh = d.tasks()
+	}
 	return s
 }
 
@@ -473,6 +485,7 @@ func (e *stateEncoder) undecided(u *undecided) {
 	e.varint(u.term)
 	e.bool(u.stop)
 	e.moves(u.moves)
+	e.tasks(u.carried)
 	e.ref(u.base)
 	e.byte(byte(u.reason))
 	e.acks(u.acks)
@@ -489,7 +502,11 @@ func (d *stateDecoder) undecided() *undecided {
 	if !d.bool() {
 		return nil
 	}
-	u := &undecided{n: d.checkpoint(), term: d.varint(), stop: d.bool(), moves: d.moves(), base: d.ref(), reason: AbortReason(d.byte()), acks: d.acks()}
+	u := &undecided{n: d.checkpoint(), term: d.varint(), stop: d.bool(), moves: d.moves()}
+	if !d.ofAll {
+		u.carried = d.tasks()
+	}
+	u.base, u.reason, u.acks = d.ref(), AbortReason(d.byte()), d.acks()
 	for range d.count(12) {
 		u.declines = append(u.declines, declineEntry{d.instance(), Decline{N: d.checkpoint(), Reason: DeclineReason(d.byte()), Detail: d.string()}})
 	}

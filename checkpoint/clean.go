@@ -175,6 +175,9 @@ func (c *Catalog) Holds(ctx context.Context, ref CheckpointRef) (Held, error) {
 		}
 		keys = append(keys, key)
 		for _, t := range p.Tasks {
+			if !m.Lists(t.Task, key) {
+				continue // it has a newer part
+			}
 			for _, f := range t.Files {
 				keys = append(keys, f.Key)
 			}

@@ -233,3 +233,32 @@ func FuzzDecodeManifest(f *testing.F) {
 		}
 	})
 }
+
+// R26: a checkpoint lists tasks that took no part as the one before does.
+func TestCarry(t *testing.T) {
+	base := someManifest()
+	key := base.Tasks[0].Part
+	load := func(k string) (Part, error) {
+		if k != key {
+			return Part{}, fmt.Errorf("asked for %s", k)
+		}
+		return somePart(3), nil
+	}
+	m := Manifest{App: "app", Life: testNames.Life, Checkpoint: 50, Term: 3}
+	carried := []ids.TaskID{{Sub: 1}, {Sub: 1, Partition: 2}}
+	if err := m.Carry(base, carried, load); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Tasks) != 2 || m.Tasks[1] != base.Tasks[2] || len(m.External) != 2 || m.External[1] != base.External[2] {
+		t.Errorf("tasks %+v, offsets %+v", m.Tasks, m.External)
+	}
+	if !m.Lists(carried[0], key) || m.Lists(ids.TaskID{Sub: 1, Partition: 1}, key) || m.Lists(carried[0], "another") {
+		t.Error("it lists what it has not, or the other way round")
+	}
+	if err := m.Carry(base, carried[:1], load); err == nil || !strings.Contains(err.Error(), "listed twice") {
+		t.Errorf("carried twice: %v", err)
+	}
+	if err := m.Carry(base, []ids.TaskID{{Sub: 9}}, load); err == nil || !strings.Contains(err.Error(), "checkpoint 40 holds no task 9_0") {
+		t.Errorf("a task that is not there: %v", err)
+	}
+}

@@ -143,6 +143,41 @@ func (m *Manifest) AddPart(key string, p Part) error {
 	return m.validate()
 }
 
+// Carry adds tasks that took no part in this checkpoint, as base holds them: their
+// parts, and where their external inputs stand (R26).
+func (m *Manifest) Carry(base Manifest, tasks []ids.TaskID, load func(key string) (Part, error)) error {
+	parts := map[string]Part{}
+	for _, t := range tasks {
+		entry, ok := base.Task(t)
+		if !ok {
+			return fmt.Errorf("checkpoint %d holds no task %s, which checkpoint %d shall hold as it did", base.Checkpoint, t, m.Checkpoint)
+		}
+		p, ok := parts[entry.Part]
+		if !ok {
+			var err error
+			if p, err = load(entry.Part); err != nil {
+				return err
+			}
+			parts[entry.Part] = p
+		}
+		part, ok := p.Task(t)
+		if !ok {
+			return fmt.Errorf("part %s holds no task %s, though the manifest of checkpoint %d says so", entry.Part, t, base.Checkpoint)
+		}
+		m.Tasks = append(m.Tasks, entry)
+		m.External = append(m.External, part.External...)
+	}
+	m.Sort()
+	return m.validate()
+}
+
+// Lists reports whether the manifest takes a task from the part under key. A part
+// may hold others, of which there are newer ones.
+func (m *Manifest) Lists(t ids.TaskID, key string) bool {
+	e, ok := m.Task(t)
+	return ok && e.Part == key
+}
+
 // Sort brings lists into the order that Encode demands.
 func (m *Manifest) Sort() {
 	slices.SortFunc(m.Operators, compareOperators)

@@ -29,12 +29,14 @@ const uploadTries = 3
 //	   │ uploads ──────────────────┼─► part stored ─► acked
 //	   └ transactions prepared ────┘
 type running struct {
-	n      ids.CheckpointID
-	tasks  int // that take part
-	base   ids.CheckpointID
-	begun  time.Time
-	passed int
-	parts  []checkpoint.TaskPart
+	n     ids.CheckpointID
+	tasks int // that take part
+	// carried take none: they started since the checkpoint before, and are listed
+	// as that lists them (R26).
+	carried barrier.TaskSet
+	begun   time.Time
+	passed  int
+	parts   []checkpoint.TaskPart
 	// versions of the tasks' states that this checkpoint holds
 	versions map[ids.TaskID]uint64
 	oldest   ids.Incarnation
@@ -58,7 +60,10 @@ func (i *instance) trigger(e barrier.DoTrigger) {
 	if len(i.tasks) == 0 {
 		return
 	}
-	c := &running{n: e.N, tasks: len(i.tasks), base: e.Base.N, begun: time.Now(), oldest: e.Incarnation, stop: e.Stop, versions: map[ids.TaskID]uint64{}}
+	c := &running{
+		n: e.N, tasks: len(i.tasks) - len(e.Carried), carried: e.Carried, begun: time.Now(), oldest: e.Incarnation, stop: e.Stop,
+		versions: map[ids.TaskID]uint64{},
+	}
 	c.ctx, c.cancel = context.WithCancel(i.ctx)
 	c.txns = i.cfg.Guarantee == AtLeastOnce // written output is all there is (R11)
 	i.checkpoints[e.N] = c
@@ -66,12 +71,15 @@ func (i *instance) trigger(e barrier.DoTrigger) {
 	if len(e.Halt) > 0 {
 		i.phase("halting")
 	}
+	if len(e.Carried) > 0 && !c.txns {
+		i.txns.step(transactions.Carried{N: e.N, Tasks: e.Carried})
+	}
 	for _, r := range i.runs {
 		for _, w := range i.workers {
 			if len(e.Halt) > 0 {
 				w.Halt(r.inc, e.N, e.Halt)
 			}
-			w.Trigger(r.inc, e.N, e.Stop)
+			w.Trigger(r.inc, e.N, e.Stop, e.Carried...)
 		}
 	}
 }
@@ -113,8 +121,8 @@ func (i *instance) awaitWrites(c *running) {
 	}
 	c.writing = 1
 	for _, r := range i.runs {
-		if r.producer == nil {
-			continue // a Start that gave this instance no task
+		if r.producer == nil || c.carried.ContainsAll(r.left) { // nil: a Start that gave this instance no task
+			continue
 		}
 		c.writing++
 		r.producer.Barrier(func(err error) {
@@ -147,11 +155,11 @@ func (i *instance) uploadTask(c *running, r *run, s *tasks.Snapshot) {
 	}
 	// Not s.State.Unchanged: the snapshot before may belong to an aborted
 	// checkpoint, which holds changes that the base does not.
-	v, known := r.versions[s.Task]
+	base := r.base(s.Task)
 	c.versions[s.Task] = s.State.Version
 	up := checkpoint.TaskUpload{
-		Names: i.names, Table: r.tables[s.Task], Base: c.base,
-		Unchanged: s.State.Dir != "" && known && r.versionsOf == c.base && v == s.State.Version,
+		Names: i.names, Table: r.tables[s.Task], Base: base.n,
+		Unchanged: s.State.Dir != "" && base.known && base.version == s.State.Version,
 	}
 	for _, f := range s.State.Files {
 		up.Files = append(up.Files, checkpoint.LocalFile{Name: f.Name, Path: f.Path, Size: f.Size, Immutable: f.Immutable})
@@ -191,6 +199,37 @@ func (i *instance) uploadTask(c *running, r *run, s *tasks.Snapshot) {
 			i.maybeAck(c)
 		})
 	})
+}
+
+// taskBase is the last completed checkpoint that a task took part in. The last of
+// all lists the same files, if the task was carried over since (R26).
+type taskBase struct {
+	n       ids.CheckpointID
+	version uint64 // of the state, as of n
+	known   bool   // version is: n completed in this run
+}
+
+// base returns a task's base: at first the checkpoint that it started from.
+func (r *run) base(t ids.TaskID) taskBase {
+	if b, ok := r.bases[t]; ok {
+		return b
+	}
+	return taskBase{n: r.from.N}
+}
+
+// settle tells the tables of those tasks that took part how a checkpoint ended.
+func (r *run) settle(c *running, completed bool) {
+	for t, table := range r.tables {
+		switch {
+		case c.carried.Contains(t):
+		case !completed:
+			table.Aborted(c.n)
+		default:
+			table.Completed(c.n, c.n)
+			v, known := c.versions[t]
+			r.bases[t] = taskBase{c.n, v, known}
+		}
+	}
 }
 
 func (i *instance) encodePart(s *tasks.Snapshot) (checkpoint.TaskPart, error) {
@@ -345,16 +384,7 @@ func (i *instance) decided(e barrier.DoDecided) {
 		return
 	}
 	for _, r := range i.runs {
-		if e.Completed {
-			r.versions, r.versionsOf = c.versions, e.N
-		}
-		for _, t := range r.tables {
-			if e.Completed {
-				t.Completed(e.N, e.N)
-			} else {
-				t.Aborted(e.N)
-			}
-		}
+		r.settle(c, e.Completed)
 	}
 	if e.Completed && i.cfg.Guarantee == AtLeastOnce {
 		i.mirrorOffsets(c)

@@ -127,6 +127,9 @@ func (i *instance) positions(ctx context.Context, ref barrier.CheckpointRef, vis
 			return err
 		}
 		for _, t := range part.Tasks {
+			if !src.manifest.Lists(t.Task, key) {
+				continue // it has a newer part
+			}
 			var positions []barrier.PartitionPosition
 			if err := json.Unmarshal(t.Positions, &positions); err != nil {
 				return err

@@ -75,6 +75,9 @@ func (i *instance) makeManifest(ctx context.Context, e barrier.DoStoreManifest, 
 			}
 		}
 	}
+	if err := i.carry(ctx, &m, e); err != nil {
+		return m, err
+	}
 	for _, g := range e.Lineages.Groups {
 		for _, t := range g.Tasks {
 			l := checkpoint.Lineage{Task: t}
@@ -90,6 +93,20 @@ func (i *instance) makeManifest(ctx context.Context, e barrier.DoStoreManifest, 
 	}
 	m.Sort()
 	return m, nil
+}
+
+// carry lists tasks that took no part as the base does (R26). What they still have
+// to read of it stays in the repartition topics.
+func (i *instance) carry(ctx context.Context, m *checkpoint.Manifest, e barrier.DoStoreManifest) error {
+	if len(e.Carried) == 0 {
+		return nil
+	}
+	base, err := i.catalog.Load(ctx, e.Base.Manifest)
+	if err != nil {
+		return fmt.Errorf("read checkpoint %d, which still holds tasks %v: %w", e.Base.N, taskNames(e.Carried), err)
+	}
+	m.Aligned = false
+	return m.Carry(base, e.Carried, func(key string) (checkpoint.Part, error) { return i.catalog.LoadPart(ctx, key) })
 }
 
 // inFlight reports whether a task left records of n in its channels (R10).

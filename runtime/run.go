@@ -37,11 +37,8 @@ type run struct {
 	cancel   context.CancelFunc
 	revoked  atomic.Bool
 	tables   map[ids.TaskID]*checkpoint.FileTable // loop
-	// versions of the tasks' states in the last checkpoint that completed in
-	// this run, versionsOf.
-	versions   map[ids.TaskID]uint64
-	versionsOf ids.CheckpointID
-	dir        string
+	bases    map[ids.TaskID]taskBase              // loop
+	dir      string
 	// producer writes repartition records (R8); set before any task is adopted.
 	producer *kafka.Producer
 	// failed: tasks failed, and the rollback is asked for failedWait later; loop.
@@ -84,7 +81,7 @@ func (i *instance) startRun(e barrier.DoStartTasks) {
 	}
 	r := &run{
 		i: i, inc: e.Incarnation, life: e.Life, tasks: e.Tasks, left: e.Tasks, from: e.From, lineages: e.Lineages,
-		tables: map[ids.TaskID]*checkpoint.FileTable{}, share: max(len(i.tasks), 1),
+		tables: map[ids.TaskID]*checkpoint.FileTable{}, bases: map[ids.TaskID]taskBase{}, share: max(len(i.tasks), 1),
 		dir: filepath.Join(i.stateDir, "run", fmt.Sprintf("%016x-%d", i.self.Rand, e.Incarnation)),
 	}
 	r.ctx, r.cancel = context.WithCancel(i.ctx)
@@ -293,7 +290,7 @@ func (r *run) restoreTask(t ids.TaskID, src *source) (tasks.Restored, error) {
 	case r.from.N == 0:
 		files, out = part.Files, decodeSeed(part, out)
 	default:
-		files = part.Files
+		files, out.Cut = part.Files, src.cut(t)
 		if out, err = decodePart(part, out); err != nil {
 			return out, err
 		}

@@ -96,6 +96,17 @@ func (s *source) task(t ids.TaskID) (*checkpoint.TaskPart, error) {
 	return p, nil
 }
 
+// cut is the checkpoint that took a task's part: an earlier one, if the task was
+// carried over since (R26).
+func (s *source) cut(t ids.TaskID) ids.CheckpointID {
+	entry, _ := s.manifest.Task(t)
+	name, err := checkpoint.ParseName(entry.Part)
+	if err != nil {
+		return s.manifest.Checkpoint // Decode has refused it
+	}
+	return name.Checkpoint
+}
+
 func (s *source) part(key string) (*checkpoint.Part, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

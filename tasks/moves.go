@@ -53,6 +53,6 @@ func (w *Worker) SetLineages(l barrier.Lineages) {
 func (t *Task) SetLineages(l barrier.Lineages) {
 	if t.aligner != nil {
 		t.aligner.SetLineages(l)
-		t.times.SetLineages(l, t.restored.LastBarrier)
+		t.times.SetLineages(l, t.restored.cut())
 	}
 }

@@ -68,4 +68,14 @@ type Restored struct {
 	External  map[ids.TopicPartition]int64
 	// LastBarrier is the checkpoint that the task starts from.
 	LastBarrier ids.CheckpointID
+	// Cut is an earlier one, as of which LastBarrier holds the task (R26); 0: none.
+	Cut ids.CheckpointID
+}
+
+// cut is the checkpoint whose barriers the task has behind it.
+func (r *Restored) cut() ids.CheckpointID {
+	if r.Cut > 0 {
+		return r.Cut
+	}
+	return r.LastBarrier
 }

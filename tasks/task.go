@@ -263,7 +263,7 @@ func (t *Task) makeInputs() error {
 		t.inputs = append(t.inputs, in)
 	}
 	t.times = barrier.NewTimes(timed, t.restored.Times, t.spec.IdleTimeout.Milliseconds(), t.monoMillis())
-	t.times.SetLineages(t.spec.Lineages, t.restored.LastBarrier)
+	t.times.SetLineages(t.spec.Lineages, t.restored.cut())
 	for _, in := range t.inputs {
 		in.partTime = streamTime(t.times.InputTime(in.index))
 	}

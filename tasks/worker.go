@@ -153,13 +153,13 @@ func (w *Worker) remove(gone func(inc ids.Incarnation, t ids.TaskID) bool) <-cha
 	return done
 }
 
-// Trigger begins checkpoint n on the tasks of an incarnation; with stop they
+// Trigger begins checkpoint n on the tasks of an incarnation but some; with stop they
 // stop behind its barrier.
-func (w *Worker) Trigger(inc ids.Incarnation, n ids.CheckpointID, stop bool) {
+func (w *Worker) Trigger(inc ids.Incarnation, n ids.CheckpointID, stop bool, but ...ids.TaskID) {
 	w.command(func() {
 		var due []*Task
 		for _, t := range w.tasks {
-			if t.spec.Incarnation == inc {
+			if t.spec.Incarnation == inc && !slices.Contains(but, t.spec.ID) {
 				t.now = w.clock()
 				if t.trigger(n, stop) {
 					due = append(due, t)

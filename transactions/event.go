@@ -90,6 +90,14 @@ type TaskPassed struct {
 	Offsets []Offset
 }
 
+// Carried says, before any task passes barrier N, that these tasks will not: the
+// checkpoint holds them as the one before does (R26). What they write goes on in
+// transactions of their own.
+type Carried struct {
+	N     ids.CheckpointID
+	Tasks []ids.TaskID
+}
+
 // InitAnswer answers InitProducer.
 type InitAnswer struct {
 	Now        time.Duration
@@ -168,6 +176,7 @@ func (Started) event()          {}
 func (Write) event()            {}
 func (BatchAnswer) event()      {}
 func (TaskPassed) event()       {}
+func (Carried) event()          {}
 func (InitAnswer) event()       {}
 func (PartitionsAnswer) event() {}
 func (OffsetsAnswer) event()    {}

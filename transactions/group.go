@@ -29,6 +29,8 @@ type poolTask struct {
 	start  int // names its transactions together with passed
 	inputs bool
 	passed ids.CheckpointID
+	// carried is the last barrier that it does not pass.
+	carried ids.CheckpointID
 }
 
 // barrier is a checkpoint that some task of a group passed and that is not yet
@@ -52,7 +54,7 @@ func (p *Pool) groupOf(num int32) *group {
 // add makes a task of the group that starts at a checkpoint.
 func (p *Pool) add(t StartTask, from ids.CheckpointID, start int) {
 	g := p.groupOf(t.Group)
-	pt := &poolTask{id: t.Task, g: g, start: start, inputs: t.Inputs, passed: from}
+	pt := &poolTask{id: t.Task, g: g, start: start, inputs: t.Inputs, passed: from, carried: ids.NoCheckpoint}
 	g.tasks = append(g.tasks, pt)
 	slices.SortFunc(g.tasks, func(a, b *poolTask) int { return a.id.Compare(b.id) })
 	p.byID[t.Task] = pt
@@ -89,6 +91,30 @@ func (g *group) slowest() ids.CheckpointID {
 	low := g.tasks[0].passed
 	for _, t := range g.tasks[1:] {
 		low = min(low, t.passed)
+	}
+	return low
+}
+
+// takesPart counts the tasks that pass barrier n.
+func (g *group) takesPart(n ids.CheckpointID) int {
+	c := 0
+	for _, t := range g.tasks {
+		if t.carried != n {
+			c++
+		}
+	}
+	return c
+}
+
+// writes returns the smallest barrier behind which a task may still write into
+// the transactions with the name start, or give them offsets, when barrier n was
+// passed by some: joiners that pass it do so into the group's.
+func (g *group) writes(start int, n ids.CheckpointID) ids.CheckpointID {
+	low := n
+	for _, t := range g.tasks {
+		if t.start == start || start == g.start && t.carried != n {
+			low = min(low, t.passed)
+		}
 	}
 	return low
 }

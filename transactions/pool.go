@@ -90,6 +90,12 @@ func (p *Pool) Step(ev Event) []Effect {
 	case TaskPassed:
 		p.tick(ev.Now)
 		p.taskPassed(ev)
+	case Carried:
+		for _, id := range ev.Tasks {
+			if t := p.byID[id]; t != nil {
+				t.carried = ev.N
+			}
+		}
 	case InitAnswer:
 		p.tick(ev.Now)
 		p.initAnswered(ev)
@@ -160,12 +166,12 @@ func (p *Pool) taskPassed(ev TaskPassed) {
 	if b := p.barrierFor(g, ev.N); b != nil {
 		b.passed++
 		b.offsets = append(b.offsets, ev.Offsets...)
-		if b.passed == len(g.tasks) {
+		if b.passed == g.takesPart(ev.N) {
 			b.full = true
 			p.offsetsDue(g, b)
 		}
 	}
-	p.closePassed(g)
+	p.closePassed(g, ev.N)
 	p.settle()
 }
 
@@ -194,20 +200,20 @@ func (p *Pool) offsetsDue(g *group, b *barrier) {
 }
 
 // closePassed closes the transactions of a group that no task can write into
-// any more.
-func (p *Pool) closePassed(g *group) {
-	low := g.slowest()
+// any more, now that one passed barrier n.
+func (p *Pool) closePassed(g *group, n ids.CheckpointID) {
 	for _, t := range p.txns {
-		if t.g == g && t.after < low {
+		if t.g == g && t.after < g.writes(t.start, n) {
 			t.closed = true
 		}
 	}
-	i, _ := slices.BinarySearch(g.keys, low)
+	i, _ := slices.BinarySearch(g.keys, g.slowest())
 	g.keys = slices.Delete(g.keys, 0, i)
 }
 
 // settle moves every transaction as far as it can go by itself and reports
-// barriers that became ready: those that all groups are ready for.
+// barriers that became ready: those that all groups are ready for of which tasks
+// pass them.
 func (p *Pool) settle() {
 	p.askOffsets()
 	for _, t := range p.txns {
@@ -215,21 +221,34 @@ func (p *Pool) settle() {
 			t.state = prepared
 		}
 	}
-	for len(p.groups) > 0 && len(p.groups[0].open) > 0 {
-		n := p.groups[0].open[0].n
-		if slices.ContainsFunc(p.groups, func(g *group) bool { return !g.ready(n) }) || !p.cfg.Rules.AckEarly && !p.allPrepared(n) {
+	for {
+		n, ok := p.firstOpen()
+		waits := func(g *group) bool { return !g.ready(n) && g.takesPart(n) > 0 }
+		if !ok || slices.ContainsFunc(p.groups, waits) || !p.cfg.Rules.AckEarly && !p.allPrepared(n) {
 			return
 		}
 		for _, g := range p.groups {
-			g.open = slices.Delete(g.open, 0, 1)
+			if g.ready(n) {
+				g.open = slices.Delete(g.open, 0, 1)
+			}
 		}
 		p.emit(Prepared{N: n})
 	}
 }
 
+// firstOpen returns the smallest barrier that some group waits for.
+func (p *Pool) firstOpen() (n ids.CheckpointID, ok bool) {
+	for _, g := range p.groups {
+		if len(g.open) > 0 && (!ok || g.open[0].n < n) {
+			n, ok = g.open[0].n, true
+		}
+	}
+	return n, ok
+}
+
 func (p *Pool) allPrepared(n ids.CheckpointID) bool {
-	for _, t := range p.txns {
-		if t.g != nil && t.after < n && (t.state == opened || t.state == broken) {
+	for _, t := range p.txns { // one that is not closed is of carried tasks
+		if t.g != nil && t.after < n && t.closed && (t.state == opened || t.state == broken) {
 			return false
 		}
 	}

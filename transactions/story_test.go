@@ -19,6 +19,7 @@ import (
 //	open                                start the pool
 //	start from=0 tasks=(0_0,1_0) inputs=(0_0)
 //	moved n=10 gone=(0_0) tasks=(0_1) inputs=(0_1)   a handover at checkpoint 10
+//	carry n=10 tasks=(0_0)              these take no part in checkpoint 10
 //	write 0_0 out-1 batch=7 [times=(5,9)]
 //	pass 0_0 n=10 [offsets=(in-0@5)]
 //	answer                              answer everything pending with OK, until quiet
@@ -66,6 +67,12 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) {
 		s.step(Opened{})
 	case "start":
 		s.step(Started{From: checkpoint(t, d, "from"), Tasks: startTasks(t, d)})
+	case "carry":
+		ev := Carried{N: checkpoint(t, d, "n")}
+		for _, st := range startTasks(t, d) {
+			ev.Tasks = append(ev.Tasks, st.Task)
+		}
+		s.step(ev)
 	case "moved":
 		ev := Moved{N: checkpoint(t, d, "n"), Come: startTasks(t, d)}
 		for _, a := range d.CmdArgs {

@@ -55,6 +55,7 @@ type checkpoint struct {
 	inc      ids.Incarnation // newest of the tasks
 	base     barrier.CheckpointRef
 	stop     bool
+	carried  barrier.TaskSet // take no part
 	passed   int
 	uploads  int // files under way
 	parts    []taskPart
@@ -80,10 +81,13 @@ func (p *process) trigger(e barrier.DoTrigger) {
 		p.w.tracef("%s: trigger %d finds no tasks", p.name, e.N)
 		return
 	}
-	p.cp = &checkpoint{n: e.N, inc: e.Incarnation, base: e.Base, stop: e.Stop, halt: e.Halt}
+	p.cp = &checkpoint{n: e.N, inc: e.Incarnation, base: e.Base, stop: e.Stop, halt: e.Halt, carried: e.Carried}
+	if len(e.Carried) > 0 {
+		p.poolStep(transactions.Carried{N: e.N, Tasks: e.Carried})
+	}
 	p.cp.collect = p.w.plan.combined && !p.w.rules.BarrierFirst && !p.w.rules.BarrierSkips
 	for _, t := range p.tasks {
-		if t.aligner.Trigger(e.N) {
+		if !e.Carried.Contains(t.id) && t.aligner.Trigger(e.N) {
 			p.snapshot(t, e.N)
 		}
 	}
@@ -142,16 +146,30 @@ func (p *process) sharedTimes(prod *producer, part *repPartition) (out []barrier
 // allPassed notes what has to be acknowledged once all tasks passed.
 func (p *process) allPassed() {
 	cp := p.cp
-	if cp == nil || cp.marked || cp.collect || cp.passed < len(p.tasks) {
+	if cp == nil || cp.marked || cp.collect || cp.passed < p.takingPart() {
 		return
 	}
 	cp.marked = true
 	for _, prod := range p.producers() {
+		if cp.carried.ContainsAll(prod.tasks) {
+			continue
+		}
 		for _, wr := range prod.writers {
 			cp.marks = append(cp.marks, mark{wr, wr.added})
 		}
 	}
 	p.tryAck()
+}
+
+// takingPart counts the tasks that pass the running checkpoint.
+func (p *process) takingPart() int {
+	n := 0
+	for _, t := range p.tasks {
+		if !p.cp.carried.Contains(t.id) {
+			n++
+		}
+	}
+	return n
 }
 
 // snapshot is a task's passing of barrier n (R14).
@@ -219,7 +237,7 @@ func (p *process) snapshot(t *task, n ids.CheckpointID) {
 func (p *process) upload(t *task, cp *checkpoint, i int, snap *taskSnapshot) {
 	var base taskSnapshot
 	for _, s := range t.snaps {
-		if s.n == cp.base.N {
+		if s.n <= cp.base.N && s.n >= base.n { // of an earlier one when it was carried since
 			base = s
 		}
 	}
@@ -286,7 +304,7 @@ func (p *process) poolPrepared(n ids.CheckpointID) {
 // checkpoint as prepared when all is (R16).
 func (p *process) tryAck() {
 	cp := p.cp
-	if cp == nil || cp.over || cp.passed < len(p.tasks) || cp.uploads > 0 {
+	if cp == nil || cp.over || cp.passed < p.takingPart() || cp.uploads > 0 {
 		return
 	}
 	if !cp.storing {
@@ -331,7 +349,7 @@ func (p *process) decided(e barrier.DoDecided) {
 		if released, again := t.aligner.Decided(e.N); released {
 			t.release(again)
 		}
-		if e.Completed {
+		if e.Completed && (p.cp == nil || !p.cp.carried.Contains(t.id)) {
 			t.snaps = slices.DeleteFunc(t.snaps, func(s taskSnapshot) bool { return s.n < e.N })
 		}
 		if !e.Completed || e.Stay.Contains(t.id) {

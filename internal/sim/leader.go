@@ -64,6 +64,10 @@ func (p *process) storeManifest(e barrier.DoStoreManifest, attempt int) {
 	s := &p.w.store
 	o := &object{key: manifestKey(e.Life, e.N, e.Term), life: e.Life, n: e.N, manifest: &manifest{n: e.N, acks: slices.Clone(e.Acks)}}
 	s.request(p, func() outcome {
+		var ok bool
+		if o.manifest.carried, ok = s.carry(e.Base, e.Carried); !ok {
+			return missing
+		}
 		res := s.put(o, true)
 		if res == exists && reflect.DeepEqual(s.get(o.key).manifest, o.manifest) {
 			res = done

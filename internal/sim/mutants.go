@@ -69,6 +69,8 @@ func Mutants() []Mutant {
 		{"R26/shared", b(barrier.Rules{SkipR26Shared: true})},
 		{"R26/restore", b(barrier.Rules{SkipR26Restore: true})},
 		{"R26/lineage", b(barrier.Rules{SkipR26Lineage: true})},
+		{"R26/carried", b(barrier.Rules{SkipR26Carried: true})},
+		{"R26/forget", b(barrier.Rules{SkipR26Forget: true})},
 		{"R26/take-stale", Rules{TakeStale: true}},
 		{"R27", b(barrier.Rules{SkipR27: true})},
 		{"R29", Rules{PurgeConsumed: true}},

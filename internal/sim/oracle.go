@@ -53,13 +53,34 @@ type oracle struct {
 type cut struct {
 	n  ids.CheckpointID
 	at int64 // time of the Complete record
-	to []int64
+}
+
+// reach is how far a checkpoint covers the inputs: carried tasks stand where an
+// earlier one left them (R26).
+type reach struct {
+	to      []int64
+	carried []carriedPart
+}
+
+// of returns what a task has behind it.
+func (r reach) of(t ids.TaskID) []int64 {
+	for _, c := range r.carried {
+		if c.task == t {
+			return c.cut
+		}
+	}
+	return r.to
+}
+
+// below counts the records of a key whose output the checkpoint covers.
+func (o *oracle) below(r reach, src, k int) int32 {
+	return o.w.inputs[src].below(k, r.of(o.w.plan.lastTaskOf(src, k))[src])
 }
 
 type startOf struct {
 	inc  ids.Incarnation
 	n    ids.CheckpointID
-	to   []int64
+	to   reach
 	back bool // to an older checkpoint
 }
 
@@ -179,9 +200,12 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 		if !ok {
 			return // void, and its objects are gone; marked checks the valid ones
 		}
-		o.cuts = append(o.cuts, cut{n: b.N, at: o.w.now, to: to})
+		o.cuts = append(o.cuts, cut{n: b.N, at: o.w.now})
+		if len(to.carried) > 0 {
+			st.CarryingOver++
+		}
 		o.w.sleepOverCommit()
-		for i, v := range to {
+		for i, v := range to.to {
 			o.highest[i] = max(o.highest[i], v)
 		}
 	}
@@ -203,16 +227,16 @@ func (o *oracle) copied(r barrier.Record) bool {
 }
 
 // cutOf returns the input positions of a checkpoint.
-func (o *oracle) cutOf(ref barrier.CheckpointRef) ([]int64, bool) {
+func (o *oracle) cutOf(ref barrier.CheckpointRef) (reach, bool) {
 	offs, absent := o.w.store.external(ref)
 	if absent != "" {
-		return nil, false
+		return reach{}, false
 	}
 	to := make([]int64, len(o.w.inputs))
 	for _, x := range offs {
 		to[o.w.plan.sourceIndex(x.tp)] = x.next
 	}
-	return to, true
+	return reach{to, o.w.store.get(ref.Manifest).manifest.carried}, true
 }
 
 // marked: a coordinator says that a checkpoint is completed and committed.
@@ -245,8 +269,8 @@ func (o *oracle) marked(ref barrier.CheckpointRef) {
 	}
 	for src, in := range w.inputs {
 		for k := range keys {
-			if want := in.below(k, to[src]); o.done[src][k] < want {
-				w.fail("lost: checkpoint %d is committed with %s up to %d, but of its %d records with key %d only %d were output", ref.N, in.tp, to[src], want, k, o.done[src][k])
+			if want := o.below(to, src, k); o.done[src][k] < want {
+				w.fail("lost: checkpoint %d is committed with %s up to %d, but of its %d records with key %d only %d were output", ref.N, in.tp, to.to[src], want, k, o.done[src][k])
 				return
 			}
 		}
@@ -359,7 +383,7 @@ func (o *oracle) switched(s *sinkPartition, r *output) {
 			if last := p.lastTask(src, k); last != int32(r.last) || p.sinkOf(last, k) != s.tp.Partition {
 				continue
 			}
-			want := in.below(k, st.to[src])
+			want := o.below(st.to, src, k)
 			got := &o.next[src][k]
 			if *got != want && !back {
 				w.fail("%s: incarnation %d starts from checkpoint %d, which covers %d records of %s key %d, but %d were output before", s.tp, inc, st.n, want, in.tp, k, *got)
@@ -396,12 +420,25 @@ func (o *oracle) started(p *process, e barrier.DoStartTasks) {
 		return
 	}
 	st := startOf{inc: e.Incarnation, n: e.From.N, to: to}
-	if e.From.N < o.newest && e.Incarnation >= o.newestStart {
+	if e.From.N < o.newest && e.Incarnation >= o.newestStart && !o.carries(e.Tasks) {
 		st.back = true
 		o.goneBack(st)
 	}
 	o.starts = append(o.starts, st)
 	slices.SortFunc(o.starts, func(a, b startOf) int { return int(a.inc - b.inc) })
+}
+
+// carries reports whether the newest checkpoint holds tasks as an earlier one did:
+// they may still start from that.
+func (o *oracle) carries(tasks barrier.TaskSet) bool {
+	i := slices.IndexFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N == o.newest })
+	if i < 0 {
+		return false
+	}
+	to, ok := o.cutOf(o.retained[i])
+	return ok && !slices.ContainsFunc(tasks, func(t ids.TaskID) bool {
+		return !slices.ContainsFunc(to.carried, func(c carriedPart) bool { return c.task == t })
+	})
 }
 
 // undone reports whether a Restore behind a start retired its checkpoint: whoever
@@ -423,9 +460,9 @@ func (o *oracle) goneBack(st startOf) {
 	o.restored = append(o.restored, st.n)
 	o.newest = st.n
 	o.retained = slices.DeleteFunc(o.retained, func(r barrier.CheckpointRef) bool { return r.N > st.n })
-	for src, in := range o.w.inputs {
+	for src := range o.w.inputs {
 		for k := range keys {
-			o.done[src][k] = in.below(k, st.to[src])
+			o.done[src][k] = o.below(st.to, src, k)
 		}
 	}
 }

@@ -33,7 +33,9 @@ type plan struct {
 	standbys int // per task: instances that follow its checkpoints
 
 	gentle bool // nothing fails; instances come and go
-	whole  bool // the machines do not know the topology: all tasks roll back together
+	// bigState: restores take up to four intervals.
+	bigState bool
+	whole    bool // the machines do not know the topology: all tasks roll back together
 }
 
 const (
@@ -86,6 +88,15 @@ func drawPlan(w *World) plan {
 	p.expectedRestart = int64(1000 + r.IntN(3000))
 	p.transactionTimeout = (p.interval+p.checkpointTimeout)*int64(p.toleratedAborts+1) + sessionTimeout + p.expectedRestart + int64(1+r.IntN(1+r.IntN(3000)))
 	return p
+}
+
+// restoreLong gives some seeds restores that take longer than an interval. It draws
+// nothing: the other seeds stay what they are.
+func (p *plan) restoreLong(seed uint64) {
+	if p.bigState = !p.gentle && (seed%7 == 2 || seed%7 == 5); p.bigState {
+		p.expectedRestart += 4 * p.interval
+		p.transactionTimeout += 4 * p.interval
+	}
 }
 
 // keys is the number of different keys.
@@ -223,6 +234,14 @@ func (p *plan) lastTask(src, k int) int32 {
 		return p.hop2Of(k)
 	}
 	return p.hop1From(src, k)
+}
+
+// lastTaskOf is that task itself.
+func (p *plan) lastTaskOf(src, k int) ids.TaskID {
+	if p.hop2 > 0 {
+		return ids.TaskID{Sub: 2, Partition: p.lastTask(src, k)}
+	}
+	return ids.TaskID{Sub: 1, Partition: p.lastTask(src, k)}
 }
 
 // loopTopic is where the records of the cycle go.

@@ -79,6 +79,14 @@ func (p *process) drawProducer(e barrier.DoStartTasks, prod *producer) {
 			p.drawProducer(e, prod)
 		default:
 			prod.pid = pid
+			if p.w.plan.bigState {
+				p.later(p.w.between(0, 4*p.w.plan.interval), func() {
+					if p.load == prod.load {
+						p.restore(e, prod, p.w.now)
+					}
+				})
+				return
+			}
 			p.restore(e, prod, p.w.now)
 		}
 	})
@@ -178,8 +186,12 @@ func (p *process) build(e barrier.DoStartTasks, prod *producer, l *loaded) {
 	if k > 0 {
 		p.step(barrier.EvTaskRunning{Incarnation: e.Incarnation, Tasks: running[:k]})
 	}
+	wait := w.between(0, 10)
+	if w.plan.bigState {
+		wait *= w.plan.interval / 3
+	}
 	if load := p.load; k < len(running) {
-		p.later(w.between(0, 10), func() {
+		p.later(wait, func() {
 			if p.load == load {
 				p.step(barrier.EvTaskRunning{Incarnation: e.Incarnation, Tasks: running[k:]})
 			}

@@ -36,6 +36,7 @@ func Run(seed uint64, o Options) Result {
 func newWorld(seed uint64, o Options) *World {
 	w := &World{seed: seed, rules: o.Rules, rng: rand.New(rand.NewPCG(seed, 0x7469646567617465)), chaos: true, tracing: o.Trace}
 	w.plan, w.trims = drawPlan(w), drawTrim(seed)
+	w.plan.restoreLong(seed)
 	w.log.w, w.txns.w, w.group.w = w, w, w
 	w.group.all = w.plan.allTasks()
 	w.store = store{w: w, objects: map[string]*object{}}

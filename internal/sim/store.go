@@ -48,6 +48,15 @@ type manifest struct {
 	n    ids.CheckpointID
 	acks []barrier.AckRef
 	zero *part
+	// carried are tasks that took no part, as they were (R26).
+	carried []carriedPart
+}
+
+// carriedPart is a task as of an earlier checkpoint, and where the inputs stood
+// there.
+type carriedPart struct {
+	taskPart
+	cut []int64
 }
 
 // outcome is what became of a request to the store.
@@ -106,7 +115,34 @@ func (s *store) parts(key string) (parts []*part, absent string) {
 		}
 		parts = append(parts, p.part)
 	}
+	if len(m.carried) > 0 {
+		old := &part{}
+		for _, c := range m.carried {
+			old.tasks = append(old.tasks, c.taskPart)
+		}
+		parts = append(parts, old)
+	}
 	return parts, ""
+}
+
+// carry returns what a checkpoint holds of tasks that take no part in the next.
+func (s *store) carry(ref barrier.CheckpointRef, tasks barrier.TaskSet) (out []carriedPart, ok bool) {
+	if len(tasks) == 0 {
+		return nil, true
+	}
+	to, ok := s.w.oracle.cutOf(ref)
+	if !ok {
+		return nil, false
+	}
+	parts, _ := s.parts(ref.Manifest)
+	for _, pt := range parts {
+		for _, tp := range pt.tasks {
+			if tasks.Contains(tp.task) {
+				out = append(out, carriedPart{tp, to.of(tp.task)})
+			}
+		}
+	}
+	return out, len(out) == len(tasks)
 }
 
 // needs lists the keys of all objects that a checkpoint consists of.
@@ -123,6 +159,9 @@ func (s *store) needs(key string) []string {
 				out = append(out, t.files...)
 			}
 		}
+	}
+	for _, c := range o.manifest.carried {
+		out = append(out, c.files...)
 	}
 	return out
 }

@@ -52,7 +52,7 @@ type Stats struct {
 	Rollbacks, Restores, CleanStops                             int
 	ZombieWrites, LateRequests, TxnTimeouts, Outputs            int
 	LostByTimeout, Drops, InFlightCuts                          int
-	Handovers, MovedTasks, Partial, TaskFailures                int
+	Handovers, MovedTasks, Partial, TaskFailures, CarryingOver  int
 	Rereads, TwoLeaders, UnansweredEnds, UnansweredInits        int
 	RestoredMoves, Followed                                     int
 	Snapshots, Trims, Sought, TrimmedOut, Forfeits              int
@@ -80,6 +80,7 @@ func (s *Stats) Add(o Stats) {
 	s.Handovers += o.Handovers
 	s.MovedTasks += o.MovedTasks
 	s.Partial += o.Partial
+	s.CarryingOver += o.CarryingOver
 	s.TaskFailures += o.TaskFailures
 	s.Rereads += o.Rereads
 	s.TwoLeaders += o.TwoLeaders

@@ -178,7 +178,7 @@ type cluster struct {
 	nets   []*testkit.Network // of the apps
 }
 
-func start(t *testing.T, brokers []string, app string) *cluster {
+func start(t *testing.T, brokers []string, app string, more ...tidegate.Option) *cluster {
 	client, err := testkit.Dial(brokers...)
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
@@ -203,7 +203,7 @@ func start(t *testing.T, brokers []string, app string) *cluster {
 		}
 		net := &testkit.Network{}
 		c.nets = append(c.nets, net)
-		instance, err := tidegate.New(topology(t, prefix, c.count, c.fail),
+		instance, err := tidegate.New(topology(t, prefix, c.count, c.fail), append([]tidegate.Option{
 			tidegate.WithApplicationID(app), tidegate.WithBrokers(brokers...), tidegate.WithInstanceName(name),
 			tidegate.WithStateDir(filepath.Join(dir, name)), tidegate.WithCheckpointDir(filepath.Join(dir, "store")),
 			tidegate.WithCheckpointInterval(interval), tidegate.WithSessionTimeout(session), tidegate.WithLogger(log),
@@ -211,7 +211,7 @@ func start(t *testing.T, brokers []string, app string) *cluster {
 			tidegate.WithRestartStrategy(tidegate.FixedDelay(-1, 0)),
 			tidegate.WithFailureHandler(func(error) tidegate.FailureAction { return tidegate.Retry }),
 			tidegate.WithFailureListener(func(tidegate.Failure) { c.heard.Add(1) }),
-		)
+		}, more...)...)
 		require.NoError(t, err)
 		c.apps = append(c.apps, instance)
 	}

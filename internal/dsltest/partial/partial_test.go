@@ -20,6 +20,17 @@ func TestOtherRegionGoesOn(t *testing.T) {
 	}
 }
 
+func TestOutputGoesOnWhileOthersRestore(t *testing.T) {
+	for _, place := range partial.Places {
+		t.Run(place, func(t *testing.T) {
+			b, err := embedded.Start(embedded.Options{})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = b.Close() })
+			partial.RunLong(t, []string{b.Addr()}, "app", place)
+		})
+	}
+}
+
 func TestSurvivorGoesOn(t *testing.T) {
 	b, err := embedded.Start(embedded.Options{})
 	require.NoError(t, err)

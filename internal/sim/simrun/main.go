@@ -85,7 +85,7 @@ func report(r sim.Result, tail int) error {
 func printTotals(seeds int, s sim.Stats, d time.Duration) {
 	fmt.Printf("seeds %d steps %d crashes %d stalls %d starts %d clean stops %d triggers %d completes %d aborts %d rollbacks %d restores %d\n",
 		seeds, s.Steps, s.Crashes, s.Stalls, s.Starts, s.CleanStops, s.Triggers, s.Completes, s.Aborts, s.Rollbacks, s.Restores)
-	fmt.Printf("handovers %d moved tasks %d task failures %d partial rollbacks %d\n", s.Handovers, s.MovedTasks, s.TaskFailures, s.Partial)
+	fmt.Printf("handovers %d moved tasks %d task failures %d partial rollbacks %d checkpoints that carry tasks over %d\n", s.Handovers, s.MovedTasks, s.TaskFailures, s.Partial, s.CarryingOver)
 	fmt.Printf("log records read again %d written while two lead %d EndTxn unanswered %d InitProducerId unanswered %d restores while tasks move %d tasks followed %d\n",
 		s.Rereads, s.TwoLeaders, s.UnansweredEnds, s.UnansweredInits, s.RestoredMoves, s.Followed)
 	fmt.Printf("snapshots %d trims %d starts from a snapshot %d driven out by a trim %d lost transactions given up %d\n", s.Snapshots, s.Trims, s.Sought, s.TrimmedOut, s.Forfeits)
