@@ -85,10 +85,11 @@ metamorphic: ## random topologies, input, partitions and restarts against a refe
 crash: ## real processes on real servers, killed at random, every output record checked
 	cd integration && $(GO) run ./crash -mode $(MODE) -guarantee $(GUARANTEE) -duration $(DURATION) $(if $(SEED),-seed $(SEED)) $(if $(STANDBYS),-standbys $(STANDBYS)) $(if $(BREAK),-break $(BREAK))
 
-elastic: ## instances come, go and are restarted under load on a real broker; then one is killed, with and without a standby
+elastic: ## instances come, go and are restarted under load on a real broker; one is killed, with and without a standby; 200 are assigned 10,000 tasks
 	cd integration && $(GO) run ./elastic $(ARGS)
 	$(GO) test -count=1 -v -run TestTenInstances ./internal/dsltest/ten -measure
 	cd integration && $(GO) run ./takeover -keys $(KEYS)
+	$(GO) test -count=1 -v -run TestLargeGroupMovesFewest ./rebalance
 
 bench: ## the count workload against the floor, on a real broker
 	cd integration && $(GO) run ./bench $(ARGS)

@@ -184,13 +184,17 @@ func WithExpectedRestart(d time.Duration) Option {
 }
 
 // WithSessionTimeout sets after what silence an instance counts as lost; the
-// default is 10 s.
+// default is 10 s (Kafka's session.timeout.ms, Flink's heartbeat.timeout).
 func WithSessionTimeout(d time.Duration) Option {
 	return func(c *runtime.Config) { c.SessionTimeout = d }
 }
 
-// WithShutdownDeadline bounds how long a stopping instance waits for its last
-// checkpoint; the default is 30 s.
+// WithShutdownDeadline bounds how long a stopping instance waits: in barrier mode
+// until its tasks were handed over at a checkpoint that is committed, or, if all
+// instances stop, for that last checkpoint; in changelog mode for its last commit.
+// The default is 30 s. At the deadline it goes anyway, which the others take for a
+// failure. Give the process manager more time than that (the timeout of Kafka
+// Streams' close; Flink's stop with a savepoint has none).
 func WithShutdownDeadline(d time.Duration) Option {
 	return func(c *runtime.Config) { c.ShutdownDeadline = d }
 }
@@ -211,8 +215,9 @@ func WithWorkers(n int) Option { return func(c *runtime.Config) { c.Workers = n 
 // that outlasts a restart, so that its state need not be downloaded again.
 func WithStateDir(path string) Option { return func(c *runtime.Config) { c.StateDir = path } }
 
-// WithInstanceName sets the stable part of the instance's identity; the
-// default is kept in the state folder.
+// WithInstanceName sets the stable part of the instance's identity, by which a
+// process that comes back is known; the default is drawn once and kept in the state
+// folder (Kafka's group.instance.id, with WithStaticMembership).
 func WithInstanceName(name string) Option {
 	return func(c *runtime.Config) { c.InstanceName = name }
 }
@@ -250,11 +255,11 @@ func WithAlignmentBytes(n int64) Option { return func(c *runtime.Config) { c.Ali
 // WithMemory bounds, in bytes, what the instance buffers and caches in memory: what
 // is fetched and not processed, sent and not acknowledged, waiting behind barriers
 // or for a commit, the write-back caches, and Pebble's memtables and blocks. What
-// WithBufferBytes, WithAlignmentBytes, WithCacheBytes and WithUncommittedBytes do
-// not give is divided; New refuses a total below 8 MiB, or below what they give.
+// WithBufferBytes, WithAlignmentBytes, WithCacheBytes, WithBlockCacheBytes and
+// WithUncommittedBytes do not give is divided; New refuses a total below 8 MiB, or below what they give.
 // Whatever the input's skew and bursts, tasks then wait instead of buffering more.
-// There is no total by default: the defaults of the single bounds add up to about
-// 130 MiB, and 8 MiB for each task with much to write.
+// There is no total by default: the defaults of the single bounds add up to 240
+// MiB, in changelog mode 288 MiB, and 8 MiB for each task with much to write.
 //
 // User code, what is being decoded or uploaded, and Go's garbage come on top: give
 // the process about twice the total, 100 MiB and the size of WithStateStore(Memory)

@@ -12,7 +12,7 @@ import "math"
 // subtopologies. Giving each member extra[s]/m of each subtopology is a valid
 // fractional flow, so a whole-numbered one of the same size exists.
 //
-// Costs have three values, so the lengths of shortest paths have few, and each
+// Costs have four values, so the lengths of shortest paths have few, and each
 // round below saturates all paths of one length.
 type flow struct {
 	subs, members       int

@@ -391,11 +391,11 @@ func (i *instance) decided(e barrier.DoDecided) {
 	}
 	c.cancel()
 	dirs := c.dirs
-	parts, wanted := c.parts, i.group.wanted()
+	parts := c.parts
 	i.background(func(context.Context) {
 		i.settleFiles(parts, e.N, e.Completed)
 		if e.Completed {
-			i.files.Forget(wanted)
+			i.files.Forget(i.group.wanted()) // as of now, not as of the decision
 		}
 		for _, d := range dirs {
 			_ = os.RemoveAll(d)

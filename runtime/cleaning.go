@@ -75,8 +75,10 @@ func (i *instance) trim(e barrier.DoTrim) {
 		var err error
 		for range trimTries {
 			err = i.attempt(ctx, func(ctx context.Context) error { return i.admin.DeleteRecords(ctx, below) })
-			if err == nil || ctx.Err() != nil {
+			if err == nil {
 				i.log.Debug("the control log was trimmed", "to", e.Below)
+			}
+			if err == nil || ctx.Err() != nil {
 				return
 			}
 		}

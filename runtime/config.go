@@ -108,8 +108,8 @@ type Config struct {
 	Tags map[string]string
 	// StandbyRate bounds what standbys download, in bytes per second.
 	StandbyRate int64 // 64 MiB
-	// MaxWarmups, AcceptableLag and ProbingInterval say how a task with state moves
-	// to an instance without it, in changelog mode.
+	// MaxWarmups, ProbingInterval and, in changelog mode, AcceptableLag say how a
+	// task with state moves to an instance without it.
 	MaxWarmups      int           // 2
 	AcceptableLag   int64         // 10000 records
 	ProbingInterval time.Duration // 1 min
@@ -128,7 +128,7 @@ type Config struct {
 	SessionTimeout     time.Duration // 10 s
 	ShutdownDeadline   time.Duration // 30 s
 	IdleTimeout        time.Duration // 5 s
-	ListTopicsEvery    time.Duration // 1 min; for sources by pattern
+	ListTopicsEvery    time.Duration // 1 min; for sources by pattern, and topics that change
 	RepartitionTime    RepartitionTime
 	TaskIdle           time.Duration // 0: until caught up; below 0: not at all
 
@@ -321,6 +321,9 @@ func (c Config) validatePlacement(bad func(format string, args ...any)) {
 	}
 	if c.MaxWarmups < 1 {
 		bad("WithMaxWarmups(%d): want at least 1, or 0 for the default; math.MaxInt limits nothing, and in changelog mode WithAcceptableLag(math.MaxInt64) moves tasks without warm-ups", c.MaxWarmups)
+	}
+	if c.ProbingInterval < time.Millisecond {
+		bad("WithProbingInterval(%v): want at least 1ms, or 0 for the default", c.ProbingInterval)
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Tags)) {
 		if k == "" || c.Tags[k] == "" {

@@ -200,18 +200,23 @@ func (d *deployment) openStateDir() error {
 	return nil
 }
 
-// stableName reads the instance's name from its state folder, or draws one.
+// stableName reads the instance's name from its state folder, or draws one: also
+// where the file has something else, as zeros after a power failure.
 func stableName(path string) (string, error) {
 	b, err := os.ReadFile(path)
-	if err == nil && len(b) > 0 {
-		return strings.TrimSpace(string(b)), nil
+	if name := strings.TrimSpace(string(b)); err == nil && validID.MatchString(name) {
+		return name, nil
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("read the instance's name: %w", err)
 	}
 	name := fmt.Sprintf("i%08x", uint32(randomID()))
-	if err := os.WriteFile(path, []byte(name+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("keep the instance's name: %w", err)
+	err = os.WriteFile(path+".tmp", []byte(name+"\n"), 0o600)
+	if err == nil {
+		err = os.Rename(path+".tmp", path)
+	}
+	if err != nil {
+		return "", state.Wrap(filepath.Dir(path), fmt.Errorf("keep the instance's name: %w", err))
 	}
 	return name, nil
 }

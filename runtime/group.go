@@ -36,6 +36,7 @@ type groupShell struct {
 	next       map[ids.TaskID]ids.InstanceID // a plan behind which there is another; nil: none
 	inherited  []ids.TaskID                  // of the instance that had a static member's place
 	stays      bool                          // ends without leaving
+	kept       *kafka.Group                  // of one that stays; close closes it
 }
 
 func newGroupShell(i *instance) *groupShell {
@@ -195,7 +196,8 @@ func (g *groupShell) leave() {
 	}
 	g.mu.Unlock()
 	if g.stays {
-		return // close ends Run
+		g.kept = group // close ends Run
+		return
 	}
 	g.i.wg.Add(1)
 	go func() {
@@ -204,10 +206,16 @@ func (g *groupShell) leave() {
 		defer cancel()
 		g.mirrors.Wait()     // offsets are written as a member
 		_ = group.Leave(ctx) // the session timeout does it otherwise
+		_ = group.Close()    // or its connections stay as long as the process
 	}()
 }
 
 func (g *groupShell) close() {
 	g.cancel()
 	g.runs.Wait()
+	for _, group := range []*kafka.Group{g.group, g.kept} {
+		if group != nil {
+			_ = group.Close()
+		}
+	}
 }

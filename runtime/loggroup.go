@@ -210,4 +210,7 @@ func (g *logGroup) leave(comesBack bool) {
 }
 
 // close waits until the group was left. REQUIRES: leave was called.
-func (g *logGroup) close() { g.runs.Wait() }
+func (g *logGroup) close() {
+	g.runs.Wait()
+	_ = g.group.Close() // or its connections stay as long as the process
+}

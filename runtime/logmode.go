@@ -117,9 +117,6 @@ func (c Config) validateChangelog(bad func(format string, args ...any)) {
 	if c.AcceptableLag < 1 {
 		bad("WithAcceptableLag(%d): want at least 1 record, or 0 for the default", c.AcceptableLag)
 	}
-	if c.ProbingInterval < time.Millisecond {
-		bad("WithProbingInterval(%v): want at least 1ms, or 0 for the default", c.ProbingInterval)
-	}
 	if c.StartFrom != "" {
 		bad("StartFrom(%q) begins with a checkpoint, and WithMode(Changelog) has none: use WithMode(Barrier), or leave it out", c.StartFrom)
 	}

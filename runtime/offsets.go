@@ -104,6 +104,9 @@ func judgeOffset(life ids.Life, n ids.CheckpointID, want int64, o kafka.Offset) 
 // replaced meanwhile is refused.
 func (i *instance) writeOffsets(e barrier.DoWriteOffsets) {
 	group := i.group.group
+	if group == nil {
+		return // it left the group; the next coordinator writes them
+	}
 	i.background(func(ctx context.Context) {
 		src, err := i.loadSource(ctx, e.Ref)
 		if err != nil {

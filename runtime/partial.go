@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"slices"
-	"time"
 
 	"github.com/tidegate/tidegate/barrier"
 	"github.com/tidegate/tidegate/internal/ids"
@@ -50,8 +49,10 @@ func (i *instance) stopTasks(e barrier.DoStopTasks) {
 		return
 	}
 	for _, r := range append([]*run(nil), i.runs...) {
-		i.dropTasks(r, r.tasksIn(e.Tasks))
-		r.failed, r.failedWait = false, time.Duration(0)
+		if list := r.tasksIn(e.Tasks); len(list) > 0 {
+			i.dropTasks(r, list)
+			r.failed, r.failedWait = false, 0
+		}
 	}
 	i.txns.step(transactions.RolledBack{Tasks: e.Tasks})
 	i.owns(i.tasks.Minus(e.Tasks))

@@ -63,8 +63,7 @@ func (p *prefetcher) ask(e barrier.DoPrefetch) {
 		}
 	}
 	if files := p.i.files; dropped {
-		wanted := p.i.group.wanted()
-		p.i.background(func(context.Context) { files.Forget(wanted) })
+		p.i.background(func(context.Context) { files.Forget(p.i.group.wanted()) })
 	}
 	p.next()
 }
@@ -122,7 +121,8 @@ func (p *prefetcher) next() {
 	})
 }
 
-// fetch gets the files of tasks and reports each as it is whole.
+// fetch gets the files of tasks and reports each as it is whole. What cannot be
+// had of one keeps nobody from the others, unless the store does not answer.
 func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []ids.TaskID, entries []*prefetchEntry) error {
 	i := p.i
 	done := func(t ids.TaskID, n *prefetchEntry) {
@@ -136,11 +136,12 @@ func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []i
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for k, t := range list {
 		n := entries[k]
 		part, err := src.task(t)
 		if err != nil {
-			return err
+			return errors.Join(append(failed, err)...)
 		}
 		if part != nil && len(part.Files) > 0 && files != nil {
 			begun := time.Now()
@@ -148,16 +149,19 @@ func (p *prefetcher) fetch(ctx context.Context, job barrier.DoPrefetch, list []i
 			switch {
 			case n.ctx.Err() != nil:
 				continue // claimed, or not wanted any more
-			case errors.Is(err, checkpoint.ErrNotFound):
-				return fmt.Errorf("%w (the newest checkpoint is tried)", err)
+			case errors.Is(err, checkpoint.ErrNotFound): // of the others, too
+				return errors.Join(append(failed, fmt.Errorf("%w (the newest checkpoint is tried)", err))...)
+			case checkpoint.Retriable(err):
+				return errors.Join(append(failed, err)...)
 			case err != nil:
-				return err
+				failed = append(failed, err)
+				continue
 			}
 			i.log.Debug("prefetched", "task", t.String(), "checkpoint", int64(job.From.N), "bytes", got.Bytes, "downloaded", got.Downloaded, "took", time.Since(begun).Round(time.Millisecond))
 		}
 		done(t, n)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // close forgets everything; on the loop, before the instance waits for its
