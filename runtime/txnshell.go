@@ -182,7 +182,7 @@ func (s *txnShell) perform(e transactions.Effect) {
 	case transactions.Lost:
 		i.post(barrier.EvCommitLost{
 			N: e.Err.N, Owner: e.Err.Owner, Handle: e.Err.Txn.Handle,
-			Of: e.Of, LogEnd: s.logEnds[e.Err.Txn.Handle], Detail: e.Err.Error(),
+			Of: e.Of, LogEnd: s.logEnds[e.Err.Txn.Handle], Detail: e.Err.Answer(),
 		})
 	case transactions.Failed:
 		i.failEach(e.Tasks, e.Err)

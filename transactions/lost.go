@@ -31,9 +31,14 @@ func (e *LostError) Error() string {
 	} else {
 		fmt.Fprintf(&b, " to %s, event times %s,", strings.Join(e.Txn.Topics, ", "), span(e.Txn.FirstTime, e.Txn.LastTime))
 	}
-	fmt.Fprintf(&b, " was ended by the broker before it was committed (answer %s; the broker now has %s)", e.Code, e.broker())
+	fmt.Fprintf(&b, " was ended by the broker before it was committed (%s)", e.Answer())
 	b.WriteString(": most likely the restart took longer than the transaction timeout; restore an older checkpoint with AllowDuplicates to write this output again, and raise the transaction timeout or the expected restart")
 	return b.String()
+}
+
+// Answer says what the broker answered, for whoever says the rest itself.
+func (e *LostError) Answer() string {
+	return fmt.Sprintf("answer %s; the broker now has %s", e.Code, e.broker())
 }
 
 func (e *LostError) broker() string {

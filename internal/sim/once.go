@@ -26,7 +26,7 @@ func (o *oracle) took(t *task, tp ids.TopicPartition, off int64) {
 	for int64(len(x.by)) <= off {
 		x.by = append(x.by, 0)
 	}
-	if x.by[off] == t.start || o.w.plan.gentle && x.by[off] > 0 {
+	if x.by[off] == t.start || o.w.plan.gentle && !o.upset && x.by[off] > 0 {
 		o.w.fail("reprocessed: task %s of %s, incarnation %d, processes %s offset %d, which was processed since Start %d before", t.id, t.p.name, t.inc, tp, off, t.start)
 		return
 	}
