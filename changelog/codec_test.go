@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +49,10 @@ func TestMeta(t *testing.T) {
 			{Task: ids.TaskID{Sub: 2, Partition: 300}, Time: math.MaxInt64},
 			{Task: ids.TaskID{Sub: 3}, Time: barrier.NoTime, Idle: true},
 		}},
+		{First: true, Time: 3, Topics: []KeptTopic{{HashTopic("A-s-changelog"), 1 << 63}, {2, 3}}},
+		{First: true, Stream: 5, Timers: []byte{1}, Time: barrier.NoTime, Topics: []KeptTopic{{1, 2}}, Stores: []KeptStore{
+			{Name: "s", Format: "table-1", Key: "string", Value: "json", Source: true}, {Name: "w", Format: "windows-1", Layout: "size 5 ms", Key: "k", Value: ""},
+		}, Channels: []barrier.StoredChannelTime{{Time: 7}}},
 		{Time: math.MaxInt64, Channels: []barrier.StoredChannelTime{{Time: math.MinInt64 + 1}}},
 	} {
 		s, err := EncodeMeta(m)
@@ -89,6 +94,8 @@ func TestMetaTooLarge(t *testing.T) {
 func FuzzDecodeMeta(f *testing.F) {
 	s, _ := EncodeMeta(Meta{First: true, Stream: 3, Timers: []byte{1}, Time: 2, Channels: []barrier.StoredChannelTime{{Time: 1}}})
 	f.Add(s)
+	s, _ = EncodeMeta(Meta{First: true, Topics: []KeptTopic{{1, 2}, {3, 4}}, Stores: []KeptStore{{Name: "a", Format: "b", Layout: "c", Key: "d", Value: "e", Source: true}}, Time: 2})
+	f.Add(s)
 	f.Add(MetaPrefix)
 	f.Fuzz(func(t *testing.T, s string) {
 		m, ok, err := DecodeMeta(s)
@@ -96,7 +103,8 @@ func FuzzDecodeMeta(f *testing.F) {
 			return
 		}
 		again, _, err := DecodeMeta(encodeMeta(m))
-		if err != nil || len(again.Channels) != len(m.Channels) || again.Stream != m.Stream || again.Time != m.Time {
+		if err != nil || len(again.Channels) != len(m.Channels) || again.Stream != m.Stream || again.Time != m.Time ||
+			!slices.Equal(again.Topics, m.Topics) || !slices.Equal(again.Stores, m.Stores) {
 			t.Fatalf("%+v became %+v, %v", m, again, err)
 		}
 	})

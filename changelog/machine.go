@@ -16,6 +16,10 @@ type Config struct {
 	// IdleInterval is when an interval ends in which nothing seemed to happen.
 	IdleInterval     int64
 	ShutdownDeadline int64
+	// GenerationTimeout is how long a commit waits for the group's next generation
+	// when its offsets were refused for want of it; 0: for ever. After it the
+	// transaction has timed out anyway, or the coordinator's answer was wrong.
+	GenerationTimeout int64
 	// Restart says whether and when tasks start again after a failure.
 	Restart restart.Strategy
 }
@@ -98,6 +102,7 @@ type Machine struct {
 	wrote      bool
 	moved      bool
 	usedGen    int32
+	waitsSince int64 // in phase waiting
 	restarts   *restart.Policy
 	startAgain int64 // not before; 0: at any time
 	setBack    bool  // a failure closed all tasks, and none was started since
@@ -199,6 +204,9 @@ func (m *Machine) tick(now int64, dirty bool) {
 		m.do(DoWarn{Text: "the last commit did not end within the shutdown deadline; it is given up, and its input processed by the next owners"})
 		m.drop(now)
 	}
+	if g := m.cfg.GenerationTimeout; m.phase == waiting && g > 0 && now-m.waitsSince >= g {
+		m.failed(now, fmt.Errorf("commit offsets: the consumer group refused generation %d as not its present one, and named no other within %v", m.usedGen, time.Duration(g)*time.Millisecond))
+	}
 	m.maybeCommit(now, dirty)
 }
 
@@ -284,7 +292,7 @@ func (m *Machine) offsetsAnswered(now int64, ev EvOffsets) {
 	case NextGeneration:
 		// The tasks are still ours: nobody gets them before they are closed
 		// here, or this member is dropped.
-		if m.phase = waiting; m.generation != m.usedGen {
+		if m.phase, m.waitsSince = waiting, now; m.generation != m.usedGen {
 			m.sendOffsets()
 		}
 	case NotMember:

@@ -21,6 +21,10 @@ type Meta struct {
 	First  bool
 	Stream int64
 	Timers []byte
+	// Topics are the internal topics that the task's offsets rely on, Stores how
+	// its stores are written. They are kept with the task's first input.
+	Topics []KeptTopic
+	Stores []KeptStore
 	// Time is the input's, Channels those of a repartition partition.
 	Time     int64
 	Channels []barrier.StoredChannelTime
@@ -36,25 +40,32 @@ const MaxMeta = 4096
 // ErrMetaTooLarge says that timers do not fit into an offset's metadata.
 var ErrMetaTooLarge = errors.New("the schedules of a task's processors do not fit into the metadata of a committed offset")
 
-// EncodeMeta returns the metadata. Where the times of the channels do not fit,
-// they are left out and the input's time, which is their minimum, stands for
-// all: stream time stays as it is, only a channel ahead of others is taken for
-// one that is not.
+// EncodeMeta returns the metadata. What does not fit is shortened or left out, in
+// this order: the texts of Stores, which are then compared by a hash; the times
+// of the channels, for all of which the input's time, their minimum, then stands:
+// stream time stays as it is, only a channel ahead of others is taken for one
+// that is not; Stores; Topics. Timers are never left out.
 func EncodeMeta(m Meta) (string, error) {
-	s := encodeMeta(m)
-	if len(s) > MaxMeta && len(m.Channels) > 0 {
-		m.Channels = nil
-		s = encodeMeta(m)
+	var s string
+	for _, less := range []func(){
+		func() {}, func() { m.Stores = shortened(m.Stores) }, func() { m.Channels = nil },
+		func() { m.Stores = nil }, func() { m.Topics = nil },
+	} {
+		less()
+		if s = encodeMeta(m); len(s) <= MaxMeta {
+			return s, nil
+		}
 	}
-	if len(s) > MaxMeta {
-		return "", fmt.Errorf("%w: %d bytes, at most %d", ErrMetaTooLarge, len(s), MaxMeta)
-	}
-	return s, nil
+	return "", fmt.Errorf("%w: %d bytes, at most %d", ErrMetaTooLarge, len(s), MaxMeta)
 }
 
 const (
 	metaFirst = 1 << iota
 	metaTimed
+	metaTopics
+	metaStores
+
+	metaFlags = metaFirst | metaTimed | metaTopics | metaStores
 )
 
 // The flags of a channel.
@@ -72,11 +83,23 @@ func encodeMeta(m Meta) string {
 	if m.Time != barrier.NoTime {
 		flags |= metaTimed
 	}
+	if len(m.Topics) > 0 {
+		flags |= metaTopics
+	}
+	if len(m.Stores) > 0 {
+		flags |= metaStores
+	}
 	b := []byte{flags}
 	if m.First {
 		b = binary.AppendVarint(b, m.Stream)
 		b = binary.AppendUvarint(b, uint64(len(m.Timers)))
 		b = append(b, m.Timers...)
+	}
+	if len(m.Topics) > 0 {
+		b = appendTopics(b, m.Topics)
+	}
+	if len(m.Stores) > 0 {
+		b = appendStores(b, m.Stores)
 	}
 	base := int64(0)
 	if m.Time != barrier.NoTime {
@@ -105,7 +128,10 @@ func encodeMeta(m Meta) string {
 	return MetaPrefix + base64.RawStdEncoding.EncodeToString(b)
 }
 
-var errMeta = errors.New("the metadata of a committed offset are cut short or malformed")
+var (
+	errMeta      = errors.New("the metadata of a committed offset are cut short or malformed")
+	errNewerMeta = errors.New("the metadata of a committed offset were written by a newer release of tidegate: start that one")
+)
 
 // DecodeMeta is the inverse of EncodeMeta; ok is false for metadata that are not
 // changelog mode's.
@@ -115,8 +141,11 @@ func DecodeMeta(s string) (m Meta, ok bool, err error) {
 		return m, false, nil
 	}
 	b, err := base64.RawStdEncoding.DecodeString(text)
-	if err != nil || len(b) == 0 || b[0] > metaFirst|metaTimed {
+	if err != nil || len(b) == 0 {
 		return m, true, errMeta
+	}
+	if b[0] > metaFlags {
+		return m, true, errNewerMeta
 	}
 	flags := b[0]
 	b = b[1:]
@@ -148,6 +177,19 @@ func DecodeMeta(s string) (m Meta, ok bool, err error) {
 		}
 		m.Timers = append([]byte(nil), b[:n]...)
 		b = b[n:]
+	}
+	if flags&metaTopics != 0 {
+		n := unsigned(uint64(len(b)) / keptTopicSize)
+		if n > uint64(len(b))/keptTopicSize {
+			return m, true, errMeta
+		}
+		m.Topics, b = decodeTopics(b, int(n))
+	}
+	if flags&metaStores != 0 {
+		var ok bool
+		if m.Stores, b, ok = decodeStores(b); !ok {
+			return m, true, errMeta
+		}
 	}
 	base := int64(0)
 	m.Time = barrier.NoTime

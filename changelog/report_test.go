@@ -64,3 +64,50 @@ func TestReportBetweenStarts(t *testing.T) {
 	}
 	expect(Stopping) // one restart is allowed
 }
+
+// Offsets that were refused for another generation wait for it, but not for ever:
+// the coordinator may have been wrong.
+func TestNoOtherGeneration(t *testing.T) {
+	self := ids.InstanceID{Name: "a"}
+	m := NewMachine(Config{Self: self, Interval: 10, IdleInterval: 10, GenerationTimeout: 100, Restart: restart.FixedDelay(-1, time.Second)})
+	var runs []TaskRun
+	var setback error
+	flushed, asked := false, 0
+	step := func(now int64, ev Event) {
+		t.Helper()
+		for _, e := range m.Step(now, ev) {
+			switch e := e.(type) {
+			case DoStart:
+				runs = e.Tasks
+			case DoFlush:
+				flushed = true
+			case DoOffsets:
+				asked++
+			case DoSetback:
+				setback = e.Err
+			}
+		}
+	}
+	assigned := EvAssigned{Member: "m", Generation: 1, Tasks: []ids.TaskID{{}}, Instances: []ids.InstanceID{self}}
+	step(0, assigned)
+	step(1, EvRunning{runs[0]})
+	step(20, EvTick{Dirty: true})
+	step(21, EvPassed{TaskRun: runs[0], N: 1, Moved: true})
+	step(22, EvFlushed{N: 1})
+	step(23, EvOffsets{N: 1, Generation: 1, Verdict: NextGeneration})
+	step(122, EvTick{})
+	if !flushed || asked != 1 || setback != nil {
+		t.Fatalf("flushed %v, asked %d times, %v", flushed, asked, setback)
+	}
+	assigned.Generation = 2
+	step(122, assigned)
+	step(123, EvOffsets{N: 1, Generation: 2, Verdict: NextGeneration})
+	step(222, EvTick{})
+	if asked != 2 || setback != nil {
+		t.Fatalf("asked %d times, %v", asked, setback)
+	}
+	step(223, EvTick{})
+	if setback == nil {
+		t.Fatal("it waits for ever")
+	}
+}

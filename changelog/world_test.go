@@ -69,7 +69,7 @@ type actor struct {
 func (w *world) spawn() *actor {
 	w.names++
 	a := &actor{w: w, id: ids.InstanceID{Name: fmt.Sprintf("i%d", w.names)}, runs: map[ids.Incarnation]*run{}}
-	a.m = NewMachine(Config{Self: a.id, Interval: 10, IdleInterval: 10, ShutdownDeadline: 1000, Restart: restart.FixedDelay(-1, 50*time.Millisecond)})
+	a.m = NewMachine(Config{Self: a.id, Interval: 10, IdleInterval: 10, ShutdownDeadline: 1000, GenerationTimeout: 200, Restart: restart.FixedDelay(-1, 50*time.Millisecond)})
 	w.actors = append(w.actors, a)
 	w.joining = true
 	return a
@@ -226,7 +226,7 @@ func (a *actor) offsets(e DoOffsets) {
 	switch {
 	case !slices.Contains(w.members, a) || a.member != e.Member:
 		ev.Verdict = NotMember
-	case e.Generation != w.gen:
+	case e.Generation != w.gen, w.rng.IntN(80) == 0: // or the coordinator is wrong
 		ev.Verdict = NextGeneration
 	case w.rng.IntN(40) == 0:
 		ev.Verdict, ev.Err = Lost, fmt.Errorf("offsets")

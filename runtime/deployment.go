@@ -287,7 +287,7 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology, match
 		return err
 	}
 	d.fingerprint, d.groupPrint = d.plan.Fingerprint(), inGroup(d.plan)
-	d.internal, d.changelogs = nil, nil
+	d.changelogs = nil
 	var specs []kafka.TopicSpec
 	if d.cfg.Mode == Changelog {
 		specs = changelog.Topics(d.plan, d.cfg.ReplicationFactor, d.cfg.Unlogged)
@@ -304,13 +304,18 @@ func (d *deployment) resolve(ctx context.Context, topo *topology.Topology, match
 			Name: t.Topic, Partitions: t.Partitions, Replication: d.cfg.ReplicationFactor, Configs: kafka.InternalConfigs(0),
 		})
 	}
+	d.internal = internalNames(specs)
+	if d.cfg.Mode == Changelog {
+		if err := d.checkCommitted(ctx); err != nil {
+			return err
+		}
+	}
 	internal, err := d.admin.EnsureTopics(ctx, specs...)
 	if err != nil {
 		return fmt.Errorf("create or verify internal topics: %w", err)
 	}
 	for name, t := range internal {
 		d.topicIDs[name] = t.ID
-		d.internal = append(d.internal, name)
 	}
 	return nil
 }

@@ -37,6 +37,19 @@ type logGroup struct {
 	pending [][]ids.TaskID
 }
 
+// rebalanceTimeout is how long the group waits for its members to join.
+func (c Config) rebalanceTimeout() time.Duration { return max(3*c.SessionTimeout, 10*time.Second) }
+
+// generationTimeout is for how long a commit waits for another generation of the
+// group: a transaction is lost after its timeout, and without one it waits for as
+// long as the group may take.
+func (c Config) generationTimeout() time.Duration {
+	if c.Guarantee == AtLeastOnce {
+		return c.SessionTimeout + c.rebalanceTimeout()
+	}
+	return c.TransactionTimeout
+}
+
 // newLogGroup joins the group.
 func newLogGroup(i *logInstance) (*logGroup, error) {
 	g := &logGroup{i: i}
@@ -44,7 +57,7 @@ func newLogGroup(i *logInstance) (*logGroup, error) {
 	c := i.cfg
 	group, err := i.client.NewGroup(kafka.GroupConfig{
 		Group: c.ApplicationID, Protocol: logGroupProtocol, Topics: i.plan.Inputs(), InstanceID: i.groupInstance(),
-		SessionTimeout: c.SessionTimeout, RebalanceTimeout: max(3*c.SessionTimeout, 10*time.Second),
+		SessionTimeout: c.SessionTimeout, RebalanceTimeout: c.rebalanceTimeout(),
 		UserData: g.userData, Plan: g.assign, OnEvent: g.event,
 	})
 	if err != nil {

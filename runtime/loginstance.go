@@ -112,7 +112,7 @@ func (d *deployment) runChangelog(ctx context.Context) error {
 	d.status.update(func(h *Health) { h.Instance, h.Tasks, h.Restoring = i.self.String(), nil, nil })
 	i.machine = changelog.NewMachine(changelog.Config{
 		Self: i.self, Interval: d.cfg.CommitInterval.Milliseconds(), IdleInterval: idleCommit.Milliseconds(),
-		ShutdownDeadline: d.cfg.ShutdownDeadline.Milliseconds(), Restart: d.cfg.Restart,
+		ShutdownDeadline: d.cfg.ShutdownDeadline.Milliseconds(), GenerationTimeout: d.cfg.generationTimeout().Milliseconds(), Restart: d.cfg.Restart,
 	})
 	if err := i.open(); err != nil {
 		i.close()

@@ -67,6 +67,8 @@ func (r *logRun) fetchOffsets() (out tasks.Restored, known bool, err error) {
 	}
 	out.External = map[ids.TopicPartition]int64{}
 	r.committed, r.stored = map[ids.TopicPartition]int64{}, map[ids.TopicPartition]string{}
+	r.topics, r.stores = i.kept(r.id.Task)
+	r.renew = true
 	times := barrier.TimesState{Stream: barrier.NoTime}
 	for k, tp := range tps {
 		next := starts[tp]
@@ -78,6 +80,12 @@ func (r *logRun) fetchOffsets() (out tasks.Restored, known bool, err error) {
 				return out, known, final(fmt.Errorf("offset of %s in group %s: %w", tp, i.cfg.ApplicationID, err))
 			}
 			if ours {
+				if err := i.checkKept(m, i.topicIDs); err != nil {
+					return out, known, final(err)
+				}
+				if m.First && slices.Equal(m.Topics, r.topics) && slices.Equal(m.Stores, r.stores) {
+					r.renew = false
+				}
 				times.Inputs = append(times.Inputs, barrier.InputTime{Partition: tp, Time: m.Time, Channels: m.Channels})
 				if m.First {
 					times.Stream, out.Timers = max(times.Stream, m.Stream), m.Timers

@@ -45,6 +45,12 @@ type logRun struct {
 	standby   *logStandby                   // of the task on this instance, if there is one
 	folder    <-chan struct{}               // closed when its last one let go of the folder
 
+	// topics and stores go into the metadata of offsets; renew says that those that
+	// are committed have others, so that a commit is due although nothing moved.
+	topics []changelog.KeptTopic
+	stores []changelog.KeptStore
+	renew  bool
+
 	// Of whoever has the engine: the start, then the worker.
 	engine  *changelog.Engine
 	passedN ids.CheckpointID
@@ -184,7 +190,7 @@ func (r *logRun) Passed(_ *tasks.Task, s *tasks.Snapshot) {
 			return
 		}
 		r.pending = s
-		moved := false
+		moved := r.renew
 		for tp, next := range s.External {
 			if old, ok := r.committed[tp]; !ok || old != next {
 				moved = true
@@ -234,6 +240,7 @@ func (r *logRun) offsets(s *tasks.Snapshot) (list []kafka.Offset, moved bool, er
 		m := changelog.Meta{Time: in.Time, Channels: in.Channels}
 		if k == 0 {
 			m.First, m.Stream, m.Timers = true, s.Times.Stream, s.Timers
+			m.Topics, m.Stores = r.topics, r.stores
 		}
 		text, err := changelog.EncodeMeta(m)
 		if err != nil {
@@ -256,7 +263,7 @@ func (i *logInstance) apply(e changelog.DoApply) {
 		}
 		r.pending = nil
 		if e.Committed {
-			r.committed = s.External
+			r.committed, r.renew = s.External, false
 			for _, o := range r.offered {
 				r.stored[o.TP] = o.Metadata
 			}

@@ -83,6 +83,16 @@ func (a *Admin) listOffsets(ctx context.Context, at int64, tps []ids.TopicPartit
 // absent. Offsets that an undecided transaction holds (code 88) are waited for
 // until ctx ends (R28).
 func (a *Admin) FetchOffsets(ctx context.Context, group string, tps ...ids.TopicPartition) (map[ids.TopicPartition]Offset, error) {
+	return a.fetchOffsets(ctx, group, true, tps)
+}
+
+// LastOffsets is FetchOffsets without the wait: what undecided transactions hold
+// is not in it yet.
+func (a *Admin) LastOffsets(ctx context.Context, group string, tps ...ids.TopicPartition) (map[ids.TopicPartition]Offset, error) {
+	return a.fetchOffsets(ctx, group, false, tps)
+}
+
+func (a *Admin) fetchOffsets(ctx context.Context, group string, stable bool, tps []ids.TopicPartition) (map[ids.TopicPartition]Offset, error) {
 	out := map[ids.TopicPartition]Offset{}
 	if len(tps) == 0 {
 		return out, nil
@@ -96,7 +106,7 @@ func (a *Admin) FetchOffsets(ctx context.Context, group string, tps ...ids.Topic
 		at = ids.TopicPartition{}
 		res, err := atCoordinator(ctx, a.pool, a.coords, group, func(b *sarama.Broker) (*sarama.OffsetFetchResponse, sarama.KError, error) {
 			req := sarama.NewOffsetFetchRequest(sarama.MaxVersion, group, parts)
-			req.RequireStable = true
+			req.RequireStable = stable
 			r, err := b.FetchOffset(req)
 			if err != nil {
 				return nil, 0, err

@@ -41,7 +41,6 @@ type oracle struct {
 	lostIn      ids.CheckpointID // of which the broker ended a transaction
 	marks       int
 	moving      bool // a Trigger with moves is undecided
-	aborted     int  // checkpoints since the last Complete
 	upset       bool // tasks rolled back where nothing failed, for a reason
 
 	closed  []ids.TxnHandle // transactions that the broker was told to commit
@@ -165,16 +164,15 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 		}
 	case barrier.Abort:
 		o.moving = false
-		o.aborted++
 		st.Aborts++
 	case barrier.Rollback:
 		st.Rollbacks++
 		if len(b.Tasks) < len(o.w.plan.allTasks()) {
 			st.Partial++
 		}
-		// A slow checkpoint that was aborted may leave transactions too old for the
-		// next one (R22), also where nothing fails.
-		o.upset = o.upset || o.aborted > 0 && strings.HasPrefix(b.Reason, "transactions would outlive")
+		// Slow checkpoints may leave transactions too old for the next one (R22), also
+		// where nothing fails.
+		o.upset = o.upset || strings.HasPrefix(b.Reason, "transactions would outlive")
 		if o.w.plan.gentle && !o.upset && b.Reason != "tasks were stopped" && b.Reason != "go on with the rollback that was found" {
 			o.w.fail("tasks roll back though nothing failed: %s", b.Reason)
 		}
@@ -201,7 +199,7 @@ func (o *oracle) appended(off int64, r barrier.Record) {
 			o.listed = append(o.listed, listing{r.Instance, t.Handle, b.N})
 		}
 	case barrier.Complete:
-		o.moving, o.aborted = false, 0
+		o.moving = false
 		to, ok := o.cutOf(barrier.CheckpointRef{N: b.N, Manifest: b.Manifest})
 		if !ok {
 			return // void, and its objects are gone; marked checks the valid ones

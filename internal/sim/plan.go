@@ -93,7 +93,7 @@ func drawPlan(w *World) plan {
 // restoreLong gives some seeds restores that take longer than an interval. It draws
 // nothing: the other seeds stay what they are.
 func (p *plan) restoreLong(seed uint64) {
-	if p.bigState = !p.gentle && (seed%7 == 2 || seed%7 == 5); p.bigState {
+	if p.bigState = !p.gentle && seed%7 == 5; p.bigState {
 		p.expectedRestart += 4 * p.interval
 		p.transactionTimeout += 4 * p.interval
 	}

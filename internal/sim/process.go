@@ -87,9 +87,13 @@ type ended struct{}
 func (p *process) run(fn func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			if _, ok := r.(ended); !ok {
+			if _, ok := r.(ended); ok {
+				return
+			}
+			if p.w.rules == (Rules{}) {
 				panic(r)
 			}
+			p.w.fail("without the rule it panics: %v", r)
 		}
 	}()
 	fn()

@@ -27,6 +27,42 @@ func TestFirstCommitsFail(t *testing.T) {
 	c.check()
 }
 
+// Whatever request of a commit fails in whatever way, the tasks go on from the last
+// commit, and every count comes once.
+func TestCommitsFail(t *testing.T) {
+	for _, key := range []kmsg.Key{kmsg.InitProducerID, kmsg.AddPartitionsToTxn, kmsg.Produce, kmsg.AddOffsetsToTxn, kmsg.TxnOffsetCommit, kmsg.EndTxn, kmsg.OffsetFetch, kmsg.ListOffsets} {
+		t.Run(key.Name(), func(t *testing.T) {
+			t.Parallel()
+			c := newCounted(t, true)
+			a := c.start(c.topo, "a", tidegate.WithRestartStrategy(tidegate.FixedDelay(-1, 10*ms)))
+			c.round(100, a)
+			for _, e := range []*kerr.Error{
+				kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.ConcurrentTransactions, kerr.NotCoordinator,
+				kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.UnknownServerError, kerr.RequestTimedOut, kerr.InvalidTxnState,
+				kerr.UnknownProducerID, kerr.InvalidProducerIDMapping, kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.NotLeaderForPartition, kerr.TransactionAbortable, kerr.UnstableOffsetCommit,
+			} {
+				others := key != kmsg.InitProducerID && key != kmsg.Produce // the test itself sends those
+				if !others {
+					c.send(20)
+				}
+				f := c.broker.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: e, Count: 1})
+				if others {
+					c.send(20)
+				}
+				c.await(func() bool {
+					if a.State() == tidegate.Failed {
+						t.Fatalf("%s: %v", e.Message, a.Health().Err)
+					}
+					return c.out.Count() >= c.sent
+				})
+				f.Remove()
+			}
+			a.end()
+			c.check()
+		})
+	}
+}
+
 // Tasks that fail together are one failure.
 func TestFailuresTogether(t *testing.T) {
 	c := newCluster(t, map[string]int32{"in": parts, "out": parts})
