@@ -28,8 +28,10 @@ func (c *Catalog) Names() Names { return c.names }
 type Marked struct {
 	Life       ids.Life
 	Checkpoint ids.CheckpointID
-	// Manifest is the key of its manifest.
+	// Manifest is the key of its manifest; "" if Err says that the marker is
+	// damaged. Life and Checkpoint are then taken from its name.
 	Manifest string
+	Err      error
 	// markerKey is where this was read.
 	markerKey string
 }
@@ -207,10 +209,14 @@ func (c *Catalog) listMarked(ctx context.Context, prefix string) ([]Marked, erro
 	}
 	var out []Marked
 	for _, key := range keys {
-		if name, err := ParseName(key); err != nil || name.Kind != NameMarker {
+		name, err := ParseName(key)
+		if err != nil || name.Kind != NameMarker {
 			continue
 		}
 		m, err := c.readMarker(ctx, key)
+		if errors.Is(err, ErrCorrupted) { // it hides none of the others
+			m, err = Marked{Life: name.Life, Checkpoint: name.Checkpoint, Err: err, markerKey: key}, nil
+		}
 		if errors.Is(err, ErrNotFound) {
 			continue // retired and cleaned since the listing
 		}

@@ -6,9 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
-
-	"github.com/tidegate/tidegate/internal/ids"
 )
 
 // probePrefix holds the objects of Probe. They are a few bytes and removed at
@@ -82,47 +79,4 @@ func probeError(s Store, key, what string, err error) error {
 		kind = e.Kind
 	}
 	return &Error{Kind: kind, Op: "check", Store: s.String(), Key: key, Err: fmt.Errorf("%s: %w", what, err), Hint: hint}
-}
-
-// WriteShareMarker stores the object by which inst proves to the others that
-// it writes to the same store. Call it once its Register was read back.
-func WriteShareMarker(ctx context.Context, s Store, n Names, inst ids.InstanceID) error {
-	err := Retry{}.do(ctx, Retriable, func() error {
-		return s.Put(ctx, n.Share(inst), BytesSource([]byte(n.Share(inst))))
-	})
-	if err != nil {
-		return fmt.Errorf("write share marker: %w", err)
-	}
-	return nil
-}
-
-// SeeShareMarkers checks that the markers of all instances are visible here. An
-// ErrInvalid names those that are missing: their store is another one, as when
-// each machine has a local directory of the same name.
-func SeeShareMarkers(ctx context.Context, s Store, n Names, insts []ids.InstanceID) error {
-	found, err := listKeys(ctx, s, n.LifePrefix()+"share/", Retry{})
-	if err != nil {
-		return fmt.Errorf("look for share markers: %w", err)
-	}
-	var missing []string
-	for _, inst := range insts {
-		if !slices.Contains(found, n.Share(inst)) {
-			missing = append(missing, inst.String())
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	slices.Sort(missing)
-	return &Error{
-		Kind: KindInvalid, Op: "check", Store: s.String(),
-		Err:  fmt.Errorf("instances %v do not write here", missing),
-		Hint: "all instances of an application need the same checkpoint store: a shared file system or a bucket, with the same path, bucket and prefix",
-	}
-}
-
-// RemoveShareMarker removes the marker of an instance that is gone for good:
-// its Fenced was read, or it is our own at a clean stop.
-func RemoveShareMarker(ctx context.Context, s Store, n Names, inst ids.InstanceID) error {
-	return s.Delete(ctx, []string{n.Share(inst)})
 }

@@ -127,6 +127,9 @@ func (l *LocalFiles) scratch() (string, error) {
 	if l == nil {
 		return "", errors.New("no folder for copies")
 	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil { // somebody removed it
+		return "", err
+	}
 	dir, err := os.MkdirTemp(l.dir, "partial-")
 	if err != nil {
 		return "", err

@@ -20,7 +20,7 @@ import (
 //	APP/LIFE/part/N/INSTANCE=RAND.ATTEMPT            what one instance acked
 //	APP/LIFE/manifest/N/TERM                         a checkpoint (R17)
 //	APP/marked/LIFE/N                                makes N restorable by key
-//	APP/LIFE/share/INSTANCE=RAND                     proof of a shared store
+//	APP/LIFE/share/INSTANCE=RAND                     written once by each instance of early versions; nobody reads it
 //
 // N, INCARNATION and TERM are decimal with leading zeros (19 digits), so that
 // key order is numerical order; LIFE and RAND are 16 hexadecimal digits. APP,
@@ -104,7 +104,7 @@ func (n Names) Manifest(cp ids.CheckpointID, term int64) string {
 // Marker names the object that makes a checkpoint restorable by key.
 func (n Names) Marker(cp ids.CheckpointID) string { return n.MarkerPrefix() + num(int64(cp)) }
 
-// Share names the object by which an instance proves that it sees this store.
+// Share names an object that early versions wrote and left; cleaning removes it.
 func (n Names) Share(inst ids.InstanceID) string {
 	return n.LifePrefix() + "share/" + instanceSegment(inst)
 }

@@ -79,7 +79,7 @@ func PlanClean(in CleanInput) CleanPlan {
 			p.Unknown = append(p.Unknown, key)
 			continue
 		}
-		if name.Kind == NameShare || held[key] || !decided(name.Checkpoint) {
+		if name.Kind != NameShare && (held[key] || !decided(name.Checkpoint)) {
 			p.Kept++
 			continue
 		}

@@ -40,9 +40,9 @@ func TestPlanClean(t *testing.T) {
 	want := checkpoint.CleanPlan{
 		Markers:   []string{names.Marker(30)},
 		Manifests: []string{names.Manifest(30, 1), names.Manifest(40, 1)},
-		Objects:   []string{file(11), names.Part(30, inst, 0), names.Part(40, inst, 1)},
+		Objects:   []string{file(11), names.Part(30, inst, 0), names.Part(40, inst, 1), names.Share(inst)},
 		Uploads:   []checkpoint.Upload{{Key: file(40), ID: "c"}, {Key: file(45), ID: "d"}},
-		Kept:      13,
+		Kept:      12,
 		Unknown:   []string{names.LifePrefix() + "strange"},
 	}
 	rnd := rand.New(rand.NewPCG(1, 1))

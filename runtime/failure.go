@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -94,10 +95,11 @@ type setbacks struct {
 
 	mu     sync.Mutex
 	policy *restart.Policy
+	again  map[ids.TaskID]time.Time // when failed tasks may start
 }
 
 func newSetbacks(cfg Config, st *status) *setbacks {
-	return &setbacks{begun: time.Now(), status: st, listener: cfg.FailureListener, policy: restart.NewPolicy(cfg.Restart)}
+	return &setbacks{begun: time.Now(), status: st, listener: cfg.FailureListener, policy: restart.NewPolicy(cfg.Restart), again: map[ids.TaskID]time.Time{}}
 }
 
 // progress hears of a completed checkpoint.
@@ -118,6 +120,9 @@ func (s *setbacks) failed(list []ids.TaskID, err error) (wait time.Duration, end
 	}
 	s.mu.Lock()
 	v := s.policy.Failed(time.Since(s.begun))
+	for _, t := range list {
+		s.again[t] = f.Time.Add(v.Wait)
+	}
 	s.mu.Unlock()
 	f.Attempt, f.Restart, f.Delay = v.Attempt, !v.GiveUp, v.Wait
 	s.report(f)
@@ -125,6 +130,25 @@ func (s *setbacks) failed(list []ids.TaskID, err error) (wait time.Duration, end
 		return 0, gaveUp(v.Why, "state and checkpoints", err)
 	}
 	return v.Wait, nil
+}
+
+// wait returns when tasks that failed may start again, whatever stopped them: a wait
+// can be longer than it takes until checkpoints that lack them roll everything back.
+func (s *setbacks) wait(ctx context.Context, list []ids.TaskID) {
+	s.mu.Lock()
+	var at time.Time
+	for _, t := range list {
+		if again := s.again[t]; again.After(at) {
+			at = again
+		}
+	}
+	s.mu.Unlock()
+	if rest := time.Until(at); rest > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(rest):
+		}
+	}
 }
 
 // gaveUp is the error with which an application ends that the restart strategy

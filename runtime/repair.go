@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -60,17 +59,17 @@ func (r *Repair) look(ctx context.Context, store checkpoint.Store) error {
 	}
 	catalog := checkpoint.NewCatalog(store, checkpoint.Names{App: r.Application}, checkpoint.Retry{})
 	for _, c := range marked {
-		p := RepairPoint{Name: MarkedName(c.Life, c.Checkpoint)}
-		p.manifest, err = catalog.Load(ctx, c.Manifest)
-		m := &p.manifest
-		switch {
-		case errors.Is(err, checkpoint.ErrCorrupted), errors.Is(err, checkpoint.ErrNotFound):
-			p.Unusable = err.Error() // others may do
-		case err != nil:
-			return err
-		case m.Checkpoint == 0:
+		if c.Checkpoint == 0 {
 			continue // nothing but where inputs began
-		default:
+		}
+		p := RepairPoint{Name: MarkedName(c.Life, c.Checkpoint)}
+		var lost error
+		if p.manifest, lost, err = describe(ctx, catalog, c); err != nil {
+			return err
+		}
+		if m := &p.manifest; lost != nil {
+			p.Unusable = lost.Error() // others may do
+		} else {
 			p.Created, p.Topology = m.CreatedAt(), m.Topology
 			if !m.Aligned {
 				p.Unusable = "records were in flight between its tasks"

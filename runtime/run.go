@@ -142,6 +142,7 @@ func (r *run) start(logEnd int64) {
 	if len(r.tasks) == 0 {
 		return
 	}
+	i.setbacks.wait(r.ctx, r.tasks)
 	if !i.retry(r.ctx, "draw a producer id for repartition records", func(ctx context.Context) error {
 		id, epoch, err := i.client.Transactions().InitProducer(ctx)
 		if err == nil {

@@ -27,8 +27,21 @@ import (
 // lastMarked is what StartFrom calls the newest marked checkpoint.
 const lastMarked = "last"
 
+// describe reads the description of a marked checkpoint. Whether the store could not
+// be reached is an error; damage, or that it was cleaned meanwhile, is lost.
+func describe(ctx context.Context, catalog *checkpoint.Catalog, c checkpoint.Marked) (m checkpoint.Manifest, lost, err error) {
+	if err = c.Err; err == nil {
+		m, err = catalog.Load(ctx, c.Manifest)
+	}
+	if errors.Is(err, checkpoint.ErrCorrupted) || errors.Is(err, checkpoint.ErrNotFound) {
+		return m, err, nil
+	}
+	return m, nil, err
+}
+
 // FindMarked returns the marked checkpoint of an application that text names:
-// "last", or LIFE/N.
+// "last", or LIFE/N. "last" is never a checkpoint 0, which holds nothing but where
+// inputs began: what the life began with is marked itself.
 func FindMarked(ctx context.Context, store checkpoint.Store, app, text string) (checkpoint.Manifest, string, error) {
 	marked, err := checkpoint.ListAllMarked(ctx, store, app, checkpoint.Retry{})
 	if err != nil {
@@ -37,16 +50,27 @@ func FindMarked(ctx context.Context, store checkpoint.Store, app, text string) (
 	catalog := checkpoint.NewCatalog(store, checkpoint.Names{App: app}, checkpoint.Retry{})
 	var best checkpoint.Manifest
 	key := ""
+	damaged := map[ids.Life]checkpoint.Marked{} // the newest of each life
 	for _, c := range marked {
-		if text != lastMarked && text != MarkedName(c.Life, c.Checkpoint) {
+		if text != MarkedName(c.Life, c.Checkpoint) && (text != lastMarked || c.Checkpoint == 0) {
 			continue
 		}
-		m, err := catalog.Load(ctx, c.Manifest)
-		if err != nil {
+		m, lost, err := describe(ctx, catalog, c)
+		switch {
+		case err != nil:
 			return best, "", err
-		}
-		if key == "" || m.Created > best.Created {
+		case lost != nil && text != lastMarked:
+			return best, "", fmt.Errorf("StartFrom(%q): %w", text, lost)
+		case lost != nil:
+			c.Err = lost
+			damaged[c.Life] = c
+		case key == "" || m.Created > best.Created:
 			best, key = m, c.Manifest
+		}
+	}
+	for life, c := range damaged {
+		if life != best.Life || c.Checkpoint > best.Checkpoint {
+			return best, "", fmt.Errorf("StartFrom(%q): checkpoint %s may be the newest and cannot be read: name the one to begin with, as tidegate repair lists them: %w", text, MarkedName(life, c.Checkpoint), c.Err)
 		}
 	}
 	if key == "" {
@@ -91,6 +115,9 @@ func (i *instance) plantSeed(ctx context.Context, m *checkpoint.Manifest) error 
 			return err
 		}
 		return final(err)
+	}
+	if old.Checkpoint == 0 {
+		return final(fmt.Errorf("StartFrom(%q): checkpoint 0 holds no state, only where inputs began; name a later one, or begin without state (tidegate reset --checkpoints)", i.cfg.StartFrom))
 	}
 	seed := &checkpoint.Seed{Life: old.Life, Checkpoint: old.Checkpoint, Manifest: key}
 	if !old.Aligned {

@@ -34,15 +34,6 @@ func (i *instance) adoptLife(life ids.Life) {
 	i.catalog = checkpoint.NewCatalog(i.cfg.Store, i.names, checkpoint.Retry{})
 	i.cleaner = checkpoint.NewCleaner(i.catalog)
 	i.openFiles()
-	i.background(i.shareStore)
-}
-
-// shareStore leaves the mark by which other instances see that the store is
-// shared.
-func (i *instance) shareStore(ctx context.Context) {
-	i.retry(ctx, "mark the checkpoint store as shared", func(ctx context.Context) error {
-		return checkpoint.WriteShareMarker(ctx, i.cfg.Store, i.names, i.self)
-	})
 }
 
 // loadSource reads the manifest of a checkpoint. A store that is down is waited

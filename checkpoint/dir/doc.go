@@ -13,6 +13,7 @@
 //
 // Emptied folders are removed. A Put that finds its folder gone makes it again.
 //
-// The store cannot know whether another machine sees the same directory:
-// checkpoint.WriteShareMarker and SeeShareMarkers prove it.
+// The store cannot know whether another machine sees the same directory: where it
+// does not, the coordinator cannot read the parts that the others acked, and says
+// so.
 package dir

@@ -57,7 +57,7 @@ func TestRepairBesideADamagedCheckpoint(t *testing.T) {
 	require.NoError(t, err)
 	damaged := 0
 	for _, m := range marked { // all behind the older one
-		if slices.ContainsFunc(kept.Checkpoints, func(p runtime.RepairPoint) bool { return p.Name == runtime.MarkedName(m.Life, m.Checkpoint) }) {
+		if m.Checkpoint == 0 || slices.ContainsFunc(kept.Checkpoints, func(p runtime.RepairPoint) bool { return p.Name == runtime.MarkedName(m.Life, m.Checkpoint) }) {
 			continue
 		}
 		require.NoError(t, store.Delete(s.ctx, []string{m.Manifest}))
