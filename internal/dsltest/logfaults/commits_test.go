@@ -34,26 +34,24 @@ func TestCommitsFail(t *testing.T) {
 		t.Run(key.Name(), func(t *testing.T) {
 			t.Parallel()
 			c := newCounted(t, true)
-			a := c.start(c.topo, "a", tidegate.WithRestartStrategy(tidegate.FixedDelay(-1, 10*ms)))
+			a := c.start(c.topo, "a", tidegate.WithRestartStrategy(tidegate.FixedDelay(-1, 10*ms)),
+				tidegate.WithTransactionTimeout(1100*ms)) // for so long a commit waits for a generation
 			c.round(100, a)
 			for _, e := range []*kerr.Error{
 				kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.ConcurrentTransactions, kerr.NotCoordinator,
 				kerr.CoordinatorLoadInProgress, kerr.CoordinatorNotAvailable, kerr.UnknownServerError, kerr.RequestTimedOut, kerr.InvalidTxnState,
 				kerr.UnknownProducerID, kerr.InvalidProducerIDMapping, kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.NotLeaderForPartition, kerr.TransactionAbortable, kerr.UnstableOffsetCommit,
 			} {
-				others := key != kmsg.InitProducerID && key != kmsg.Produce // the test itself sends those
-				if !others {
-					c.send(20)
+				f := c.broker.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: e, Count: 1, When: ofTransactions})
+				if key == kmsg.OffsetFetch || key == kmsg.ListOffsets { // which only starts of tasks send
+					c.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.InvalidTxnState, Count: 1})
 				}
-				f := c.broker.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: e, Count: 1})
-				if others {
-					c.send(20)
-				}
+				c.send(20)
 				c.await(func() bool {
 					if a.State() == tidegate.Failed {
 						t.Fatalf("%s: %v", e.Message, a.Health().Err)
 					}
-					return c.out.Count() >= c.sent
+					return c.out.Count() >= c.sent && f.Hits() > 0
 				})
 				f.Remove()
 			}
@@ -61,6 +59,18 @@ func TestCommitsFail(t *testing.T) {
 			c.check()
 		})
 	}
+}
+
+// ofTransactions leaves out what the test itself sends: its producer has no
+// transactional id.
+func ofTransactions(r kmsg.Request) bool {
+	switch r := r.(type) {
+	case *kmsg.InitProducerIDRequest:
+		return r.TransactionalID != nil
+	case *kmsg.ProduceRequest:
+		return r.TransactionID != nil
+	}
+	return true
 }
 
 // Tasks that fail together are one failure.
