@@ -44,8 +44,9 @@ func TestFaultPartitionsAdded(t *testing.T) {
 	}
 }
 
-// makeAnew makes a topic that was deleted a moment ago.
-func (l *lab) makeAnew(topic string) {
+// makeAnew makes a topic that was deleted a moment ago, and had the id. A broker that
+// has not heard of the deletion yet still shows the old one.
+func (l *lab) makeAnew(topic string, was [16]byte) {
 	l.Helper()
 	var err error
 	defer func() {
@@ -57,17 +58,27 @@ func (l *lab) makeAnew(topic string) {
 		ctx, cancel := context.WithTimeout(l.ctx, 5*time.Second)
 		defer cancel()
 		err = l.client.CreateTopics(ctx, l.parts, topic)
-		return err == nil
+		id := l.topicID(topic)
+		return err == nil && id != was && id != [16]byte{}
 	})
+}
+
+// topicID is zero for a topic that is not there.
+func (l *lab) topicID(topic string) [16]byte {
+	l.Helper()
+	found, err := l.client.K.Admin().DescribeTopics(l.ctx, false, topic)
+	l.must(err)
+	return found[topic].ID
 }
 
 // deleting deletes topics while an application runs, and returns the error with
 // which it ends.
 func (l *lab) deleting(a *local, again bool, topic string) error {
 	l.Helper()
+	was := l.topicID(topic)
 	l.must(l.client.K.Admin().DeleteTopics(l.ctx, topic))
 	if again {
-		l.makeAnew(topic)
+		l.makeAnew(topic, was)
 	}
 	return a.wait(90 * time.Second)
 }
@@ -169,9 +180,10 @@ func TestFaultChangelogDeleted(t *testing.T) {
 			a := l.run("a", opts...)
 			l.awaitCount(committed, len(first), 60*time.Second)
 			begun, topic := time.Now(), l.base.App+tt.topic
+			was := l.topicID(topic)
 			l.must(l.client.K.Admin().DeleteTopics(l.ctx, topic))
 			if tt.again {
-				l.makeAnew(topic)
+				l.makeAnew(topic, was)
 			}
 			if !tt.quiet {
 				l.produce(then...)
