@@ -86,11 +86,7 @@ func (l *Log) lineagesAt(u *undecided) Lineages {
 func (l Lineages) closed(n ids.CheckpointID) Lineages {
 	out := Lineages{Groups: slices.Clone(l.Groups)}
 	for i := range out.Groups {
-		lin := slices.Clone(out.Groups[i].Lineage)
-		if k := len(lin) - 1; k >= 0 && lin[k].End == ids.NoCheckpoint {
-			lin[k].End = n
-		}
-		out.Groups[i].Lineage = lin
+		out.Groups[i].Lineage = out.Groups[i].Lineage.closed(n)
 	}
 	out.merge()
 	return out

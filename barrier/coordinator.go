@@ -181,7 +181,7 @@ func (c *coordinator) onRecord(m *Machine, e EvRecord, out Outcome, sent int64) 
 			c.hurry(m)
 		}
 	case Running:
-		if s := m.log.start; len(s.fresh) > 0 && s.running.ContainsAll(s.tasks) && m.log.last().ref.N > 0 {
+		if s := m.log.start; len(s.fresh) > 0 && s.allRun() && m.log.last().ref.N > 0 {
 			c.hurry(m)
 		}
 	case Restore:

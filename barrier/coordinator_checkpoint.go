@@ -99,16 +99,15 @@ func (c *coordinator) wantTrigger(m *Machine) Body {
 	if l.start == nil || l.rollback != nil || l.restoring || l.stopped || l.undecided != nil || !c.counted(m) {
 		return nil
 	}
-	carried, ok := c.carried(m)
-	if !ok {
-		return nil
-	}
-	if len(carried) > 0 {
+	if !l.start.allRun() {
 		// Restarts that take less than an interval need no checkpoint of their own.
 		if m.allLeaving() || m.now-max(c.since, c.startedAt) < m.cfg.Interval || m.now-c.trigger < m.cfg.Interval {
 			return nil
 		}
-		return Trigger{Term: c.term, Carried: carried}
+		if carried, ok := c.carried(m); ok {
+			return Trigger{Term: c.term, Carried: carried}
+		}
+		return nil
 	}
 	if m.allLeaving() {
 		return Trigger{Term: c.term, Stop: true}
@@ -125,8 +124,7 @@ func (c *coordinator) wantTrigger(m *Machine) Body {
 // carrying reports whether tasks still restore from a checkpoint that others were
 // taken behind: it is kept for them.
 func (c *coordinator) carrying(m *Machine) bool {
-	s := m.log.start
-	return s != nil && !s.running.ContainsAll(s.tasks)
+	return m.log.start != nil && !m.log.start.allRun()
 }
 
 // busyStopping reports whether the coordinator still has to see through the

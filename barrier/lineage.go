@@ -40,12 +40,18 @@ func (l Lineage) Find(inc ids.Incarnation) (Pair, bool) {
 // checkpoint n, given its lineage as of n: the last pair is closed at n and x
 // is open. Incarnations unknown at n stay unknown, whatever they did (R6).
 func (l Lineage) Restart(n ids.CheckpointID, x ids.Incarnation) Lineage {
-	out := make(Lineage, 0, len(l)+1)
+	return append(l.closed(n), Pair{Inc: x, End: ids.NoCheckpoint})
+}
+
+// closed returns the lineage with its last pair closed at checkpoint n, if it is
+// open.
+func (l Lineage) closed(n ids.CheckpointID) Lineage {
+	out := make(Lineage, 0, len(l)+1) // Restart adds one
 	out = append(out, l...)
 	if k := len(out) - 1; k >= 0 && out[k].End == ids.NoCheckpoint {
 		out[k].End = n
 	}
-	return append(out, Pair{Inc: x, End: ids.NoCheckpoint})
+	return out
 }
 
 // Prune returns the lineage without closed pairs below the oldest incarnation

@@ -32,6 +32,9 @@ func newStarted(at ids.Incarnation, rec Start, tasks TaskSet) *started {
 	return s
 }
 
+// allRun reports whether all tasks run.
+func (s *started) allRun() bool { return s.running.ContainsAll(s.tasks) }
+
 // tasksOf returns what an instance owns.
 func (s *started) tasksOf(id ids.InstanceID) TaskSet {
 	if s == nil {
