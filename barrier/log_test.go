@@ -96,6 +96,13 @@ func (lt *logTest) completed(inc ids.Incarnation) ids.CheckpointID {
 	return n
 }
 
+// committed commits what both listed in checkpoint n.
+func (lt *logTest) committed(n ids.CheckpointID) {
+	lt.t.Helper()
+	lt.ok(instA, Committed{N: n, Owner: instA})
+	lt.ok(instB, Committed{N: n, Owner: instB})
+}
+
 // F1, and the beginning of the log.
 func TestLogOrder(t *testing.T) {
 	l := NewLog(Rules{})
@@ -212,8 +219,7 @@ func TestLogStart(t *testing.T) {
 	inc := lt.started()
 	n := lt.completed(inc)
 	lt.void(instA, startOf(1, n, 1), "not fully committed")
-	lt.ok(instA, Committed{N: n, Owner: instA})
-	lt.ok(instB, Committed{N: n, Owner: instB})
+	lt.committed(n)
 	lt.void(instA, startOf(1, 0, 1), "last completed")
 	lt.void(instA, startOf(1, n, 1), "no Rollback")
 	lt.ok(instA, Rollback{Term: 1, N: n, Tasks: logTasks[:1]})
@@ -292,11 +298,9 @@ func TestLogRestore(t *testing.T) {
 	inc := lt.started()
 	n := lt.completed(inc)
 	lt.void(instB, Restore{N: 0}, "not fully committed")
-	lt.ok(instA, Committed{N: n, Owner: instA})
-	lt.ok(instB, Committed{N: n, Owner: instB})
+	lt.committed(n)
 	m := lt.completed(inc)
-	lt.ok(instA, Committed{N: m, Owner: instA})
-	lt.ok(instB, Committed{N: m, Owner: instB})
+	lt.committed(m)
 	lt.void(instA, Retire{Term: 1, N: m}, "last completed")
 	lt.ok(instA, Retire{Term: 1, N: 0})
 	lt.void(instB, Restore{N: 0}, "retired")

@@ -42,8 +42,7 @@ func TestLogPartial(t *testing.T) {
 	lt := newLogTest(t)
 	inc := lt.started()
 	n := lt.completed(inc)
-	lt.ok(instA, Committed{N: n, Owner: instA})
-	lt.ok(instB, Committed{N: n, Owner: instB})
+	lt.committed(n)
 	one, other := logTasks[:1], logTasks[1:]
 	undecided := ids.CheckpointID(lt.ok(instA, Trigger{Term: 1}))
 	if out := lt.put(instA, Rollback{Term: 1, N: n, Tasks: one}); len(out.Aborted) != 1 || out.Aborted[0].N != undecided {
@@ -88,8 +87,7 @@ func TestLogPartialDead(t *testing.T) {
 	lt := newLogTest(t)
 	inc := lt.started()
 	n := lt.completed(inc)
-	lt.ok(instA, Committed{N: n, Owner: instA})
-	lt.ok(instB, Committed{N: n, Owner: instB})
+	lt.committed(n)
 	lt.ok(instA, Rollback{Term: 1, N: n, Tasks: logTasks[:1], Dead: []ids.InstanceID{instB}})
 	s := startOf(1, n, 1)
 	s.Owners = []Owner{{instA, logTasks[:1]}, {instB, logTasks[1:]}}
@@ -101,8 +99,7 @@ func TestLogPartialRestore(t *testing.T) {
 	lt := newLogTest(t)
 	inc := lt.started()
 	n := lt.completed(inc)
-	lt.ok(instA, Committed{N: n, Owner: instA})
-	lt.ok(instB, Committed{N: n, Owner: instB})
+	lt.committed(n)
 	lt.ok(instB, Restore{N: 0, Nonce: "x"})
 	lt.void(instA, Rollback{Term: 1, N: 0, Tasks: logTasks[:1]}, "a Rollback of all tasks")
 	lt.ok(instA, Rollback{Term: 1, N: 0, Tasks: logTasks})
